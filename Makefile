@@ -1,0 +1,32 @@
+# From a fresh clone: `make demo` or `make test`. Both install first; the second time the install is skipped.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALLED := .venv/.installed
+
+.PHONY: setup demo test format clean
+
+setup: $(INSTALLED)
+
+# The build backend is pinned too, so it is installed first and the build is not isolated from it.
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) hatchling editables
+	$(INSTALL) --no-build-isolation --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/python examples/demo.py
+
+test: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

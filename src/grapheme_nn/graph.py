@@ -1,0 +1,275 @@
+"""The room of graphs: text becomes a graph and a graph becomes text again, and what order the nodes of a DAG come in.
+
+A graph of text is a PyG `Data`, a list of texts a PyG `Batch`, with these fields:
+
+    x             int64 [n]     which unit a node is: its code point; where a unit has several code points, or none, a
+                                negative number made from them, the same wherever that unit occurs
+    edge_index    int64 [2, e]  an edge from each node to the next
+    unit          str           what a node of this text is, one of `UNITS`
+    spelling      int64 [c]     only where a unit may have several code points (`cluster`, `symbol`): the code points of
+    spelling_size int64 [n]     all nodes, one node after the other, and how many of them each node has
+"""
+
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from typing import Literal, NamedTuple, TypeAlias, get_args
+from unicodedata import normalize
+
+import numpy as np
+import regex
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+Unit = Literal["codepoint", "cluster", "decomposed", "symbol"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+Integers: TypeAlias = NDArray[np.int64]
+
+
+class _Nodes(NamedTuple):
+    """The nodes of several texts, one text after the other."""
+
+    identity: Integers  # [n]
+    per_text: Integers  # [number of texts]: nodes of each text
+    spelling: Integers | None  # [c]
+    spelling_size: Integers | None  # [n]
+
+
+def text_to_graph(text: str, unit: Unit = "codepoint") -> Data:
+    """The graph of one text: a node for each unit, an edge from each node to the next.
+
+    `unit` is what a node is: `codepoint`; `cluster`, an extended grapheme cluster; `decomposed`, a code point of the
+    canonical decomposition (Hangul falls into jamo); `symbol`, what stands between two spaces. The round trip through
+    `graph_to_text` is exact for every `str`, with `decomposed` up to canonical equivalence.
+    """
+    nodes = _nodes([text], unit)
+    data = Data(x=torch.from_numpy(nodes.identity), edge_index=_chains(nodes.per_text), unit=unit)
+    if nodes.spelling is not None and nodes.spelling_size is not None:
+        data.spelling = torch.from_numpy(nodes.spelling)
+        data.spelling_size = torch.from_numpy(nodes.spelling_size)
+    return data
+
+
+def texts_to_batch(texts: Sequence[str], unit: Unit = "codepoint") -> Batch:
+    """The graphs of many texts as one `Batch`, as if made by `Batch.from_data_list`, but in one vectorised pass."""
+    nodes = _nodes(texts, unit)
+    ptr = _offsets(nodes.per_text)
+    edge_index = _chains(nodes.per_text)
+    batch = Batch(
+        x=torch.from_numpy(nodes.identity),
+        edge_index=edge_index,
+        unit=[unit] * len(texts),
+        batch=torch.from_numpy(np.repeat(np.arange(len(texts)), nodes.per_text)),
+        ptr=torch.from_numpy(ptr),
+    )
+    # What Batch.to_data_list needs to take the batch apart again: where each graph's part of a field begins, and by
+    # how much its numbers were raised.
+    first_node = torch.from_numpy(ptr)
+    batch._num_graphs = len(texts)
+    batch._slice_dict = {
+        "x": first_node,
+        "edge_index": torch.from_numpy(_offsets(np.maximum(nodes.per_text - 1, 0))),
+        "unit": torch.arange(len(texts) + 1),
+    }
+    batch._inc_dict = {
+        "x": torch.zeros(len(texts), dtype=torch.long),
+        "edge_index": first_node[:-1],
+        "unit": None,
+    }
+    if nodes.spelling is not None and nodes.spelling_size is not None:
+        ends = _offsets(nodes.spelling_size)[ptr]
+        for name, value, slices in (
+            ("spelling", nodes.spelling, torch.from_numpy(ends)),
+            ("spelling_size", nodes.spelling_size, first_node),
+        ):
+            batch[name] = torch.from_numpy(value)
+            batch._slice_dict[name] = slices
+            batch._inc_dict[name] = torch.zeros(len(texts), dtype=torch.long)
+    return batch
+
+
+def graph_to_text(graph: Data) -> str:
+    """The text that a graph made by `text_to_graph` spells, its nodes read in their own order."""
+    return _spell(graph, np.array([graph.x.size(0)]), [graph.unit])[0]
+
+
+def batch_to_texts(batch: Batch) -> list[str]:
+    """The texts that the graphs of a batch spell: the inverse of `texts_to_batch`."""
+    units = [batch.unit] * batch.num_graphs if isinstance(batch.unit, str) else batch.unit
+    return _spell(batch, np.diff(_array(batch.ptr)), units)
+
+
+def is_acyclic(edge_index: Tensor, num_nodes: int) -> bool:
+    """Whether the directed graph has no cycle (a self-loop is one). Linear time; on the host."""
+    source, target = _edges(edge_index, num_nodes)
+    if (source < target).all():
+        return True
+    if (source == target).any():
+        return False
+    adjacency = csr_array((np.ones(source.size, dtype=np.int8), (source, target)), shape=(num_nodes, num_nodes))
+    components: int = connected_components(adjacency, directed=True, connection="strong", return_labels=False)
+    return components == num_nodes
+
+
+def levels(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Per node, the number of edges on the longest path that ends in it, int64 [n]: 0 for a node without predecessors.
+
+    Linear time. Chains whose nodes are numbered along them, such as text, take a few vector operations; other DAGs are
+    walked on the host.
+    """
+    source, target = _edges(edge_index, num_nodes)
+    level = _chain_levels(source, target, num_nodes)
+    if level is None:
+        level = _walked_levels(source, target, num_nodes)
+    return torch.from_numpy(level).to(edge_index.device)
+
+
+def topological_order(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """The nodes in an order in which every edge points forward, int64 [n].
+
+    It is the order of the node numbers where that already has the property, otherwise by `levels`, ties by number; so
+    it never depends on the order of the edges. Linear time; on the host.
+    """
+    source, target = _edges(edge_index, num_nodes)
+    if (source < target).all():
+        return torch.arange(num_nodes, device=edge_index.device)
+    return levels(edge_index, num_nodes).argsort(stable=True)
+
+
+def _nodes(texts: Sequence[str], unit: Unit) -> _Nodes:
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"a text must be a str, but got {type(text).__name__}: decode bytes first")
+    if unit not in UNITS:
+        raise ValueError(f"unknown unit {unit!r}: choose one of {', '.join(UNITS)}")
+    if unit == "decomposed":
+        texts = [normalize("NFD", text) for text in texts]
+    if unit in ("codepoint", "decomposed"):
+        return _Nodes(_codepoints("".join(texts)), _integers(map(len, texts), len(texts)), None, None)
+    if unit == "cluster":
+        units = [regex.findall(r"\X", text) for text in texts]
+        count = _integers(map(len, units), len(units))
+        size = _integers(map(len, chain.from_iterable(units)), int(count.sum()))
+        spelling = _codepoints("".join(texts))
+    else:
+        # Joined by one space each, the texts fall apart at all spaces into the symbols of the first, of the second...
+        # A text without characters has no symbol, not one empty one.
+        joined = _codepoints(" ".join(filter(None, texts)))
+        space = joined == ord(" ")
+        spelling = joined[~space]
+        count = _integers((text.count(" ") + 1 if text else 0 for text in texts), len(texts))
+        size = (np.diff(np.flatnonzero(space), prepend=-1, append=joined.size) - 1)[: count.sum()]
+    return _Nodes(_identities(spelling, size), count, spelling, size)
+
+
+def _identities(spelling: Integers, size: Integers) -> Integers:
+    """A number for each unit: its code point, or a negative hash (a polynomial in 2^64) of several or none."""
+    start = _offsets(size)
+    place = np.arange(spelling.size) - np.repeat(start[:-1], size)
+    powers = np.full(int(size.max(initial=0)) + 1, 0x9E3779B97F4A7C15, dtype=np.uint64)
+    powers[0] = 1
+    terms = (spelling.astype(np.uint64) + np.uint64(1)) * np.multiply.accumulate(powers)[place]
+    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(terms, dtype=np.uint64)])
+    identity: Integers = (sums[start[1:]] - sums[start[:-1]] | np.uint64(1 << 63)).view(np.int64)
+    single = size == 1
+    identity[single] = spelling[start[:-1][single]]
+    return identity
+
+
+def _spell(graph: Data, count: Integers, units: Sequence[str]) -> list[str]:
+    """The texts of consecutive graphs with `count` nodes each."""
+    nodes = int(count.sum())
+    if "spelling" in graph:
+        spelling, size = _array(graph.spelling), _array(graph.spelling_size)
+        if size.size != nodes or int(size.sum()) != spelling.size:
+            raise ValueError(
+                f"the graph has {nodes} nodes and {spelling.size} code points, but spelling_size speaks of {size.size} "
+                f"nodes and {int(size.sum())} code points: select nodes before making the graph, or spell them again"
+            )
+    else:
+        spelling, size = _array(graph.x), np.ones(nodes, dtype=np.int64)
+        if spelling.ndim != 1 or (spelling.size and not 0 <= spelling.min() <= spelling.max() <= 0x10FFFF):
+            raise ValueError("x is not one code point per node, so the graph does not spell a text")
+    # A space after every symbol but the last of its text.
+    ends = np.cumsum(count)
+    spaced = np.repeat(np.array([unit == "symbol" for unit in units], dtype=bool), count)
+    spaced[ends[count > 0] - 1] = False
+    after = np.cumsum(size)
+    text = np.insert(spelling, after[spaced], ord(" ")).astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    cuts = np.concatenate([[0], after + np.cumsum(spaced)])[np.concatenate([[0], ends])].tolist()
+    texts = [text[begin:end] for begin, end in pairwise(cuts)]
+    return [normalize("NFC", text) if unit == "decomposed" else text for unit, text in zip(units, texts, strict=True)]
+
+
+def _chains(count: Integers) -> Tensor:
+    """Edges from each node to the next in every graph of `count` nodes, int64 [2, e]."""
+    follows = np.ones(int(count.sum()), dtype=bool)  # node i has a node before it in its own graph
+    follows[_offsets(count)[:-1][count > 0]] = False
+    target = np.flatnonzero(follows)
+    return torch.from_numpy(np.stack([target - 1, target]))
+
+
+def _chain_levels(source: Integers, target: Integers, num_nodes: int) -> Integers | None:
+    """Levels where every edge goes from a node to the next number, else None."""
+    if not (target == source + 1).all():
+        return None
+    starts = np.ones(num_nodes, dtype=bool)
+    starts[target] = False
+    node = np.arange(num_nodes)
+    level: Integers = node - np.maximum.accumulate(np.where(starts, node, 0))
+    return level
+
+
+def _walked_levels(source: Integers, target: Integers, num_nodes: int) -> Integers:
+    """Levels by Kahn's algorithm: a node is done when all its predecessors are."""
+    successors = target[np.argsort(source, kind="stable")].tolist()
+    first = _offsets(np.bincount(source, minlength=num_nodes)).tolist()
+    waiting = np.bincount(target, minlength=num_nodes)
+    queue: list[int] = np.flatnonzero(waiting == 0).tolist()
+    missing: list[int] = waiting.tolist()
+    level = [0] * num_nodes
+    for node in queue:  # grows while we walk it
+        below = level[node] + 1
+        for successor in successors[first[node] : first[node + 1]]:
+            level[successor] = max(level[successor], below)
+            missing[successor] -= 1
+            if missing[successor] == 0:
+                queue.append(successor)
+    if len(queue) < num_nodes:
+        stuck = next(node for node in range(num_nodes) if missing[node])
+        raise ValueError(f"the graph has a cycle at or before node {stuck}, so its nodes have no topological order")
+    return np.array(level, dtype=np.int64)
+
+
+def _edges(edge_index: Tensor, num_nodes: int) -> tuple[Integers, Integers]:
+    """The edges' sources and targets on the host, checked."""
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.is_floating_point():
+        raise ValueError(
+            f"edge_index must be integers of shape [2, e], but is {edge_index.dtype} {list(edge_index.shape)}"
+        )
+    edges = _array(edge_index).astype(np.int64, copy=False)
+    if edges.size and not 0 <= edges.min() <= edges.max() < num_nodes:
+        wrong = int(edges.min()) if edges.min() < 0 else int(edges.max())
+        raise ValueError(f"edge_index refers to node {wrong}, but the graph has {num_nodes} nodes")
+    return edges[0], edges[1]
+
+
+def _array(tensor: Tensor) -> Integers:
+    array: Integers = tensor.detach().cpu().numpy()
+    return array
+
+
+def _codepoints(text: str) -> Integers:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+
+
+def _integers(values: object, count: int) -> Integers:
+    return np.fromiter(values, dtype=np.int64, count=count)  # type: ignore[call-overload,no-any-return]
+
+
+def _offsets(count: Integers) -> Integers:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(count)])
