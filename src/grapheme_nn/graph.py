@@ -94,7 +94,7 @@ def texts_to_batch(texts: Sequence[str], unit: Unit = "codepoint") -> Batch:
 
 def graph_to_text(graph: Data) -> str:
     """The text that a graph made by `text_to_graph` spells, its nodes read in their own order."""
-    return _spell(graph, np.array([graph.x.size(0)]), [graph.unit])[0]
+    return _spell(graph, np.array([graph.num_nodes]), [graph.unit] if "unit" in graph else [])[0]
 
 
 def batch_to_texts(batch: Batch) -> list[str]:
@@ -141,6 +141,8 @@ def topological_order(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def _nodes(texts: Sequence[str], unit: Unit) -> _Nodes:
+    if isinstance(texts, str):
+        raise TypeError("texts must be a list of texts, but got one str: put it in a list, or use text_to_graph")
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"a text must be a str, but got {type(text).__name__}: decode bytes first")
@@ -182,6 +184,9 @@ def _identities(spelling: Integers, size: Integers) -> Integers:
 
 def _spell(graph: Data, count: Integers, units: Sequence[str]) -> list[str]:
     """The texts of consecutive graphs with `count` nodes each."""
+    if "x" not in graph or "unit" not in graph:
+        missing = "x" if "x" not in graph else "unit"
+        raise ValueError(f"the graph does not spell a text: it has no {missing}")
     nodes = int(count.sum())
     if "spelling" in graph:
         spelling, size = _array(graph.spelling), _array(graph.spelling_size)

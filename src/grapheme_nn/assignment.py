@@ -1,0 +1,352 @@
+"""The room of the one idea: every change of structure is an assignment S from the nodes before to the nodes after."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag, pad
+from torch_geometric.utils import coalesce, scatter
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Assignment:
+    """Which nodes before became which nodes after, and how much: a sparse matrix S of n sources x k targets.
+
+    With features H [n, d], an adjacency A [n, n], and what comes back as gradient:
+
+        H' = S^T H        `reduce`         dL/dH = S dL/dH'     `lift`
+        A' = M^T A M      `connect`, without its diagonal
+        S1 S2             `compose`: the history of two changes
+
+    M has the pattern of S and says what *belongs* where, while S says what a feature is made of. They differ because a
+    merge takes the mean of its members, S[i, c] = 1 / size(c), and yet must not shrink the edges it carries along. So
+    M = (S != 0) where S is hard (no source has two targets), M = S where it is soft, M = M1 M2 where S = S1 S2; or M is
+    given.
+
+    A source without entry is deleted. Everything is differentiable in features, edge weights, weight and membership.
+    The fields are not to be changed in place.
+    """
+
+    source: Tensor  # int64 [nnz]: row of each entry
+    target: Tensor  # int64 [nnz]: column of each entry; no (source, target) twice
+    weight: Tensor  # float [nnz]: S at that place
+    num_sources: int  # n
+    num_targets: int  # k
+    membership: Tensor | None = None  # float [nnz]: M at that place; None where it follows from S
+
+    def __post_init__(self) -> None:
+        if self.num_sources < 0 or self.num_targets < 0:
+            raise ValueError(f"an assignment of {self.num_sources} sources to {self.num_targets} targets cannot be")
+        shape = self.weight.shape
+        for name, tensor in self._tensors().items():
+            if tensor.dim() != 1 or tensor.shape != shape:
+                raise ValueError(f"{name} has shape {list(tensor.shape)}, but weight has {list(shape)}: both are [nnz]")
+            _same_device(name, tensor, self.weight)
+            if name in ("source", "target"):
+                limit = self.num_sources if name == "source" else self.num_targets
+                _indices(name, tensor, f"{name}s", limit)
+            elif not tensor.is_floating_point():
+                raise TypeError(f"{name} must be floating point, but is {tensor.dtype}")
+            elif not tensor.isfinite().all():
+                raise ValueError(f"{name} has a value that is not finite at entry {_first(~tensor.isfinite())}")
+
+    @classmethod
+    def _unchecked(
+        cls,
+        source: Tensor,
+        target: Tensor,
+        weight: Tensor,
+        num_sources: int,
+        num_targets: int,
+        membership: Tensor | None = None,
+    ) -> Self:
+        """As the constructor, for values known to be right: no check, so no wait for the device."""
+        assignment = object.__new__(cls)
+        assignment.__dict__.update(
+            source=source,
+            target=target,
+            weight=weight,
+            num_sources=num_sources,
+            num_targets=num_targets,
+            membership=membership,
+        )
+        return assignment
+
+    @classmethod
+    def identity(cls, num_nodes: int, *, device: torch.device | str | None = None) -> Self:
+        """Every node stays what it is."""
+        node = torch.arange(num_nodes, device=device)
+        return cls._unchecked(node, node, torch.ones_like(node, dtype=_exact(node)), num_nodes, num_nodes)
+
+    @classmethod
+    def from_clusters(cls, cluster: Tensor, num_clusters: int | None = None) -> Self:
+        """Each node goes to its cluster, whose feature is the mean of its members.
+
+        `cluster` int64 [n] holds 0..k-1; k is one more than the largest where `num_clusters` does not give it. Weights
+        are kept in float64, so that 1/3 is as exact as the features it meets.
+        """
+        if cluster.dim() != 1:
+            raise ValueError(f"cluster must be one number per node, shape [n], but has shape {list(cluster.shape)}")
+        largest = int(cluster.max()) if cluster.numel() else -1
+        count = largest + 1 if num_clusters is None else num_clusters
+        _indices("cluster", cluster, "clusters", count)
+        return cls._means(torch.arange(cluster.numel(), device=cluster.device), cluster, cluster.numel(), count)
+
+    @classmethod
+    def _means(cls, source: Tensor, target: Tensor, num_sources: int, num_targets: int) -> Self:
+        """Hard, each target the mean of its sources."""
+        size = torch.zeros(num_targets, dtype=torch.long, device=target.device)
+        size = size.scatter_add_(0, target, torch.ones_like(target))
+        return cls._unchecked(source, target, size.to(_exact(size))[target].reciprocal(), num_sources, num_targets)
+
+    @classmethod
+    def from_dense(cls, matrix: Tensor) -> Self:
+        """The entries of S [n, k] that are not zero. Differentiable."""
+        if matrix.dim() != 2:
+            raise ValueError(f"S must have shape [n, k], but has {list(matrix.shape)}")
+        source, target = (matrix != 0).nonzero(as_tuple=True)
+        return cls(source, target, matrix[source, target], *matrix.shape)
+
+    def dense(self) -> Tensor:
+        """S as a tensor [n, k]."""
+        return self._spread(self.weight)
+
+    def dense_membership(self) -> Tensor:
+        """M as a tensor [n, k]."""
+        return self._spread(self._belonging())
+
+    def _spread(self, value: Tensor) -> Tensor:
+        matrix = value.new_zeros(self.num_sources, self.num_targets)
+        return matrix.index_put((self.source, self.target), value, accumulate=True)
+
+    @cached_property
+    def is_hard(self) -> bool:
+        """Whether no source has two targets."""
+        return not self.source.numel() or int(torch.bincount(self.source).max()) == 1
+
+    def reduce(self, x: Tensor) -> Tensor:
+        """Features of the nodes after, S^T x, from those before: [n, ...] to [k, ...]."""
+        self._check_rows(x, self.num_sources, "sources")
+        return _weighted_sum(x, self.weight, self._by_target, self._by_source)
+
+    def lift(self, x: Tensor) -> Tensor:
+        """What reaches the nodes before, S x, from features (or a gradient) of those after: [k, ...] to [n, ...]."""
+        self._check_rows(x, self.num_targets, "targets")
+        return _weighted_sum(x, self.weight, self._by_source, self._by_target)
+
+    def connect(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Edges of the graph after, M^T A M without self-loops, where A sums duplicates and weighs 1 by default.
+
+        `edge_index` [2, e], `edge_weight` [e] to the same of the graph after, sorted, each edge once. A hard assignment
+        costs one sort of the edges; a soft one with r entries a row, one of e r and one of up to e r^2. The number of
+        edges depends on the values, so a CUDA device waits for the host here.
+        """
+        belonging = self._belonging()
+        if edge_weight is None:
+            dtype = torch.get_default_dtype() if self.membership is None and self.is_hard else belonging.dtype
+            edge_weight = torch.ones(edge_index.size(-1), dtype=dtype, device=edge_index.device)
+        self._check_edges(edge_index, edge_weight)
+        if self.is_hard:
+            row = torch.full((self.num_sources,), -1, device=self.source.device)
+            row = row.scatter(0, self.source, torch.arange(self.source.numel(), device=self.source.device))
+            entry = row[edge_index]  # [2, e]: the one entry of M that each end of an edge has, or -1
+            present = (entry >= 0).all(dim=0)
+            entry, edge_weight = entry[:, present], edge_weight[present]
+            if self.membership is not None:
+                edge_weight = edge_weight * belonging[entry].prod(dim=0).to(edge_weight.dtype)
+            edges = self.target[entry]
+        else:
+            # A M first, then M^T (A M): a row of M is met once by each edge that leaves it, not by each pair.
+            near, far, value = self._product(edge_index[0], edge_index[1], edge_weight[:, None], belonging[:, None])
+            far, near, value = self._product(far, near, value, belonging[:, None])
+            edges, edge_weight = torch.stack([near, far]), value[:, 0]
+        between = edges[0] != edges[1]
+        merged: tuple[Tensor, Tensor] = coalesce(edges[:, between], edge_weight[between], self.num_targets)
+        return merged
+
+    def compose(self, following: "Assignment") -> "Assignment":
+        """The history of this change and the one that follows it: S1 S2, and M1 M2."""
+        if self.num_targets != following.num_sources:
+            raise ValueError(
+                f"this change leads to {self.num_targets} nodes, but the next one starts from {following.num_sources}"
+            )
+        _same_device("the following assignment", following.weight, self.weight)
+        by_pattern = self.membership is None and self.is_hard and following.membership is None and following.is_hard
+        left = torch.stack([self.weight, self._belonging()], dim=1)
+        right = torch.stack([following.weight, following._belonging()], dim=1)
+        source, target, value = following._product(self.source, self.target, left, right)
+        return Assignment._unchecked(
+            source, target, value[:, 0], self.num_sources, following.num_targets, None if by_pattern else value[:, 1]
+        )
+
+    def harden(self) -> "Assignment":
+        """Each source to the one target it belongs to most (the first of equals); a target is the mean of its sources.
+
+        The number of targets stays, so that their numbers keep their meaning; one that nobody chose is empty.
+        """
+        belonging = self._belonging().detach()
+        strongest = scatter(belonging, self.source, dim_size=self.num_sources, reduce="max")
+        chosen = belonging == strongest[self.source]
+        nobody = self.num_targets
+        first = torch.full((self.num_sources,), nobody, device=self.target.device).scatter_reduce(
+            0, self.source[chosen], self.target[chosen], "amin"
+        )
+        source = (first < nobody).nonzero()[:, 0]
+        return self._means(source, first[source], self.num_sources, self.num_targets)
+
+    def contributors(self, target: int) -> tuple[Tensor, Tensor]:
+        """The nodes before that made this node after, int64 [c], and their weights [c]."""
+        if not 0 <= target < self.num_targets:
+            raise ValueError(f"there is no target {target}: the assignment has {self.num_targets} targets")
+        entry = (self.target == target).nonzero()[:, 0]
+        entry = entry[self.source[entry].argsort()]
+        return self.source[entry], self.weight[entry]
+
+    def clusters(self) -> Tensor:
+        """The cluster of each source, int64 [n], -1 for a deleted one: the inverse of `from_clusters`."""
+        if not self.is_hard:
+            raise ValueError("a soft assignment has no clusters: call harden() first")
+        cluster = torch.full((self.num_sources,), -1, device=self.target.device)
+        return cluster.scatter(0, self.source, self.target)
+
+    def to(self, device: torch.device | str) -> "Assignment":
+        """The same assignment on another device."""
+        moved = {name: tensor.to(device) for name, tensor in self._tensors().items()}
+        return Assignment._unchecked(**moved, num_sources=self.num_sources, num_targets=self.num_targets)
+
+    def __repr__(self) -> str:
+        kind = "hard" if self.is_hard else "soft"
+        return f"Assignment({self.num_sources} -> {self.num_targets}, {self.source.numel()} entries, {kind})"
+
+    def _tensors(self) -> dict[str, Tensor]:
+        tensors = {"source": self.source, "target": self.target, "weight": self.weight}
+        return tensors if self.membership is None else tensors | {"membership": self.membership}
+
+    def _belonging(self) -> Tensor:
+        """M at the places of the entries, [nnz]."""
+        if self.membership is not None:
+            return self.membership
+        return torch.ones_like(self.weight) if self.is_hard else self.weight
+
+    @cached_property
+    def _by_source(self) -> "_Grouping":
+        return _Grouping.of(self.source, self.num_sources, self.target)
+
+    @cached_property
+    def _by_target(self) -> "_Grouping":
+        return _Grouping.of(self.target, self.num_targets, self.source)
+
+    def _product(self, outer: Tensor, inner: Tensor, value: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """A sparse matrix with entries (outer, inner) times this one, whose entries have the values `own`.
+
+        `value` [e, v] and `own` [nnz, v] hold v matrices of the same pattern; so does the result, each place once.
+        """
+        begin = self._by_source.begin
+        repeats = begin.diff()[inner]
+        left = torch.arange(inner.numel(), device=inner.device).repeat_interleave(repeats)
+        step = torch.arange(left.numel(), device=inner.device) - (repeats.cumsum(0) - repeats)[left]
+        entry = self._by_source.order[begin[inner[left]] + step]
+        places = torch.stack([outer[left], self.target[entry]])
+        values = value[left] * own[entry].to(value.dtype)
+        extent = max(int(outer.max()) + 1 if outer.numel() else 0, self.num_targets)
+        (row, column), summed = coalesce(places, values, extent)
+        return row, column, summed
+
+    def _check_rows(self, x: Tensor, expected: int, what: str) -> None:
+        if not x.is_floating_point():
+            raise TypeError(f"x must be floating point, but is {x.dtype}")
+        if x.dim() == 0 or x.size(0) != expected:
+            raise ValueError(f"x has shape {list(x.shape)}, but the assignment has {expected} {what}")
+        _same_device("x", x, self.weight)
+
+    def _check_edges(self, edge_index: Tensor, edge_weight: Tensor) -> None:
+        if edge_index.dim() != 2 or edge_index.size(0) != 2:
+            raise ValueError(f"edge_index must have shape [2, e], but has {list(edge_index.shape)}")
+        _same_device("edge_index", edge_index, self.weight)
+        _same_device("edge_weight", edge_weight, self.weight)
+        _indices("edge_index", edge_index, "nodes", self.num_sources)
+        if edge_weight.shape != edge_index.shape[1:]:
+            raise ValueError(
+                f"edge_weight has shape {list(edge_weight.shape)}, but there are {edge_index.size(1)} edges: it is [e]"
+            )
+
+
+class _Grouping(NamedTuple):
+    """The entries of a sparse matrix, sorted by row (or by column)."""
+
+    order: Tensor  # int64 [nnz]: the entries, group after group
+    begin: Tensor  # int64 [groups + 1]: where each group begins in that order
+    other: Tensor  # int64 [nnz]: in that order, each entry's index on the other side
+
+    @classmethod
+    def of(cls, index: Tensor, size: int, other: Tensor) -> "_Grouping":
+        order = index.argsort(stable=True)
+        return cls(order, pad(torch.bincount(index, minlength=size).cumsum(0), (1, 0)), other[order])
+
+
+def _weighted_sum(x: Tensor, weight: Tensor, groups: _Grouping, back: _Grouping) -> Tensor:
+    """out[g] = sum over the entries of group g of weight * x[other side]: [n, ...] to [groups, ...]."""
+    flat = x.reshape(x.size(0), prod(x.shape[1:]))
+    total: Tensor = _WeightedSum.apply(flat, weight.to(x.dtype), groups, back)  # type: ignore[no-untyped-call]
+    return total.view(-1, *x.shape[1:]) if x.dim() != 2 else total
+
+
+class _WeightedSum(torch.autograd.Function):
+    """A sparse matrix times a dense one, both ways without a temporary of nnz rows (`embedding_bag` is torch's kernel).
+
+    Gathering, weighing and scattering, as autograd would have it, takes five times as long on a million nodes.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, groups: _Grouping, back: _Grouping) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.groups, ctx.back = groups, back
+        if not x.numel() or not weight.numel():
+            return x.new_zeros(groups.begin.numel() - 1, x.size(1))
+        return embedding_bag(
+            groups.other,
+            x,
+            groups.begin,
+            mode="sum",
+            per_sample_weights=weight[groups.order],
+            include_last_offset=True,
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        (gradient,), (x, weight), groups, back = gradients, ctx.saved_tensors, ctx.groups, ctx.back
+        for_x = for_weight = None
+        if ctx.needs_input_grad[0]:
+            for_x = _WeightedSum.apply(gradient, weight, back, groups)  # type: ignore[no-untyped-call]
+        if ctx.needs_input_grad[1]:
+            group = torch.empty_like(groups.order).scatter_(0, back.order, back.other)
+            origin = torch.empty_like(groups.order).scatter_(0, groups.order, groups.other)
+            for_weight = (x[origin] * gradient[group]).sum(dim=1)
+        return for_x, for_weight, None, None
+
+
+def _exact(like: Tensor) -> torch.dtype:
+    """The most exact floating point type that the device of `like` has."""
+    return torch.float32 if like.device.type == "mps" else torch.float64
+
+
+def _indices(name: str, index: Tensor, what: str, limit: int) -> None:
+    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+        raise TypeError(f"{name} must be integers, but is {index.dtype}")
+    wrong = (index < 0) | (index >= limit)
+    if wrong.any():
+        raise ValueError(f"{name} refers to number {int(index[wrong][0])}, but there are {limit} {what}, from 0 on")
+
+
+def _first(wrong: Tensor) -> int:
+    return int(wrong.nonzero()[0, 0])
+
+
+def _same_device(name: str, tensor: Tensor, reference: Tensor) -> None:
+    if tensor.device != reference.device:
+        raise ValueError(
+            f"{name} is on {tensor.device}, but the assignment is on {reference.device}: move one of them with .to()"
+        )
