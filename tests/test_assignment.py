@@ -227,10 +227,14 @@ def merge_in_pairs(n):
 
 
 def test_a_million_nodes_merge_within_two_seconds_and_time_is_linear():
-    merge_in_pairs(1000)
-    half, whole = (min(merge_in_pairs(n) for _ in range(5)) for n in (500_000, 1_000_000))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        half, whole = (min(merge_in_pairs(n) for _ in range(7)) for n in (500_000, 1_000_000))
+    finally:
+        torch.set_num_threads(threads)
     assert whole < 2
-    assert whole < 2.4 * half + 0.05  # the allowance is the allocator's: large blocks go back to the system each time
+    assert whole < 2.4 * half
 
 
 def test_a_million_nodes_merge_within_two_gigabytes():
