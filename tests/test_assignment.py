@@ -227,20 +227,21 @@ def merge_in_pairs(n):
 
 
 def test_a_million_nodes_merge_within_two_seconds_and_two_gigabytes_and_time_is_linear():
-    # In a process of its own: what other tests left in the allocator would count here.
+    # In a process of its own: what other tests left in the allocator would count here. From one to two million: below
+    # that, blocks under 32 MB are handed out again without the system's help, which is a step, not a slope.
     script = f"""
 import resource, runpy, torch
 torch.set_num_threads(1)
 merge_in_pairs = runpy.run_path({__file__!r})["merge_in_pairs"]
-for n in (500_000, 1_000_000):
-    print(min(merge_in_pairs(n) for _ in range(7)))
+print(min(merge_in_pairs(1_000_000) for _ in range(7)))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+print(min(merge_in_pairs(2_000_000) for _ in range(7)))
 """
     printed = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
-    half, whole, peak = map(float, printed.split())
-    assert whole < 2
-    assert whole < 2.4 * half
+    seconds, peak, doubled = map(float, printed.split())
+    assert seconds < 2
     assert peak < 2e9
+    assert doubled < 2.4 * seconds
 
 
 def indices(*values):
