@@ -1,0 +1,65 @@
+"""The room of rewiring: edges are deleted and inserted, forward only."""
+
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+
+from grapheme_nn.assignment import Assignment
+from grapheme_nn.graph import topological_order
+from grapheme_nn.morph.base import Morph, batch_or_zeros, check_channels, weights_or_ones
+
+
+class Rewire(nn.Module):
+    """Deletes edges of a DAG and inserts new ones, at most `reach` places forward in topological order.
+
+        gate(i, j) = sigmoid(q(x_i) . k(x_j) / sqrt(d) + b)        b: one bias for edges that exist, one for new ones
+        weight'(i, j) = gate weight(i, j) for an edge that exists, gate for a new one
+
+    An edge is there where its gate is above one half. In training the weights are those hard ones with the gradient of
+    the soft gates (straight-through), and an edge that is not there stays in the list with weight 0, so that it can
+    come back; in `eval()` it is gone. All edges point forward in one order, so the result is acyclic whatever the gates
+    say. The nodes stay: the assignment is the identity. The topological order of a DAG whose numbers do not already
+    follow it is found on the host, and in `eval()` the number of edges depends on the values.
+    """
+
+    def __init__(self, channels: int, reach: int = 2) -> None:
+        super().__init__()
+        if channels < 1 or reach < 0:
+            raise ValueError(f"channels must be at least 1 and reach at least 0, but they are {channels} and {reach}")
+        self.channels, self.reach = channels, reach
+        self.query = nn.Linear(channels, channels, bias=False)
+        self.key = nn.Linear(channels, channels, bias=False)
+        self.bias = nn.Parameter(torch.tensor([2.0, -2.0]))  # at first, what exists stays and nothing is new
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, batch: Tensor | None = None
+    ) -> Morph:
+        check_channels(x, self.channels)
+        edge_weight = weights_or_ones(x, edge_index, edge_weight)
+        order = topological_order(edge_index, x.size(0))
+        pairs = torch.cat([edge_index, self._new_pairs(edge_index, order, batch_or_zeros(x, batch))], dim=1)
+        is_new = torch.arange(pairs.size(1), device=x.device) >= edge_index.size(1)
+        score = (self.query(x)[pairs[0]] * self.key(x)[pairs[1]]).sum(dim=1) / sqrt(self.channels)
+        gate = (score + self.bias[is_new.long()]).sigmoid()
+        hard = (gate > 0.5).to(gate.dtype)
+        weight = torch.cat([edge_weight, edge_weight.new_ones(pairs.size(1) - edge_index.size(1))])
+        if self.training:
+            weight = weight * (hard + (gate - gate.detach()))
+        else:
+            pairs, weight = pairs[:, hard.bool()], weight[hard.bool()]
+        return Morph(x, pairs, weight, batch, Assignment.identity(x.size(0), device=x.device))
+
+    def _new_pairs(self, edge_index: Tensor, order: Tensor, batch: Tensor) -> Tensor:
+        """Pairs at most `reach` places apart in the topological order of their graph, that are not edges, [2, p]."""
+        n = order.numel()
+        order = order[batch[order].argsort(stable=True)]  # graph after graph
+        steps = torch.arange(1, self.reach + 1, device=order.device)
+        place = torch.arange(n, device=order.device)[:, None].expand(n, self.reach)
+        later = place + steps
+        exists = later < n
+        near, far = order[place[exists]], order[later[exists]]
+        same_graph = batch[near] == batch[far]
+        near, far = near[same_graph], far[same_graph]
+        is_edge = torch.isin(near * n + far, edge_index[0] * n + edge_index[1])
+        return torch.stack([near[~is_edge], far[~is_edge]])

@@ -1,0 +1,232 @@
+"""The room of soft pooling: every node joins every cluster a little (DiffPool), at the cost of the edges alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch_geometric.utils import scatter
+
+from grapheme_nn.assignment import Assignment
+from grapheme_nn.morph.base import Morph, batch_or_zeros, check_channels, weights_or_ones
+
+# Graphs up to this size are padded and go through dense products together; where padding would multiply the nodes by
+# more than this, or graphs are larger, A stays sparse.
+_SMALL, _WASTE = 64, 4
+
+
+class SoftPool(nn.Module):
+    """DiffPool: k soft clusters a graph, from scores that are learned (Ying et al., 2018).
+
+        S = softmax(x W + b)        x' = S^T x        A' = S^T A S without its diagonal
+        link = ||A - S S^T||^2 / n^2                  how badly neighbours share clusters; the mean over graphs
+        entropy = mean over i of -sum_c S[i, c] log S[i, c]
+
+    No n x n matrix is made: ||A - S S^T||^2 = ||A||^2 - 2 tr(S^T A S) + ||S^T S||^2, whose three terms are added up in
+    float64 because they cancel near a perfect fit (and the square is kept: a root has no gradient there). With e edges
+    it takes O(e k + n k (k + d)); the gradient is written by hand, with the products it needs and no more, and cannot
+    be differentiated again. `assignment.harden()` gives the quotient graph, each node in its strongest cluster.
+
+    Each graph of a batch gets the same number of clusters, and A' all k (k - 1) edges between them. The number of
+    graphs and their sizes are read on the host.
+    """
+
+    def __init__(self, channels: int, clusters: int) -> None:
+        super().__init__()
+        if channels < 1 or clusters < 1:
+            raise ValueError(f"channels and clusters must be at least 1, but they are {channels} and {clusters}")
+        self.channels, self.clusters = channels, clusters
+        self.score = nn.Linear(channels, clusters)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, batch: Tensor | None = None
+    ) -> Morph:
+        check_channels(x, self.channels)
+        edge_weight = weights_or_ones(x, edge_index, edge_weight)
+        graphs = _Graphs.of(edge_index, batch_or_zeros(x, batch), alone=batch is None)
+        features, coarse, link, entropy, member = _Pool.apply(  # type: ignore[no-untyped-call]
+            graphs.pad(self.score(x)), graphs.pad(x), edge_weight, graphs
+        )
+        n, k, num_graphs = x.size(0), self.clusters, graphs.nodes.numel()
+        cluster = torch.arange(num_graphs * k, device=x.device).view(num_graphs, k)
+        near = cluster[:, :, None].expand(-1, k, k)
+        source = torch.arange(n, device=x.device)[:, None].expand(n, k).flatten()
+        target = (cluster[graphs.owner] if num_graphs > 1 else cluster.expand(n, k)).flatten()
+        weight = graphs.unpad(member).flatten()
+        return Morph(
+            x=features.reshape(num_graphs * k, x.size(1)),
+            edge_index=torch.stack([_off_diagonal(near), _off_diagonal(near.transpose(1, 2))]),
+            edge_weight=_off_diagonal(coarse),
+            batch=None if batch is None else torch.arange(num_graphs, device=x.device).repeat_interleave(k),
+            assignment=Assignment._unchecked(source, target, weight, n, num_graphs * k, weight),
+            losses={"link": link.mean().to(x.dtype), "entropy": entropy.mean()},
+        )
+
+
+def _off_diagonal(matrices: Tensor) -> Tensor:
+    """All entries off the diagonal, row by row: [graphs, k, k] to [graphs k (k - 1)]."""
+    k = matrices.size(1)
+    # Without its first entry, a k x k matrix read in rows of k + 1 has the diagonal as its last column.
+    return matrices.reshape(-1, k * k)[:, 1:].reshape(-1, k - 1, k + 1)[:, :, :-1].flatten()
+
+
+@dataclass(frozen=True)
+class _Graphs:
+    """How the nodes of a batch lie in memory, so that each graph is multiplied by its own matrices.
+
+    Small graphs are padded to `size` rows each (0 where they are not); N is the number of rows then.
+    """
+
+    edge_index: Tensor  # int64 [2, e], in rows
+    owner: Tensor  # int64 [n]
+    nodes: Tensor  # int64 [graphs]
+    size: int
+    row: Tensor | None  # int64 [n]: the row of each node, None where no row is padding
+
+    @classmethod
+    def of(cls, edge_index: Tensor, owner: Tensor, *, alone: bool) -> "_Graphs":
+        n = owner.numel()
+        if alone:
+            nodes = torch.tensor([n], device=owner.device)
+            largest, num_graphs = n, 1
+        else:
+            if bool((owner[1:] < owner[:-1]).any()):
+                raise ValueError("batch must be sorted: the nodes of a graph stand together")
+            nodes = torch.bincount(owner)
+            num_graphs, largest = nodes.numel(), int(nodes.max()) if n else 0
+        if largest > _SMALL or num_graphs * largest > _WASTE * n:
+            return cls(edge_index, owner, nodes, 0, None)
+        if num_graphs * largest == n:
+            return cls(edge_index, owner, nodes, largest, None)
+        shift = torch.arange(num_graphs, device=owner.device) * largest - nodes.cumsum(0) + nodes
+        row = torch.arange(n, device=owner.device) + shift[owner]
+        return cls(row[edge_index], owner, nodes, largest, row)
+
+    def pad(self, value: Tensor) -> Tensor:
+        """Nodes to rows: [n, v] to [N, v]."""
+        if self.row is None:
+            return value
+        return value.new_zeros(self.nodes.numel() * self.size, value.size(1)).index_copy(0, self.row, value)
+
+    def unpad(self, value: Tensor) -> Tensor:
+        return value if self.row is None else value[self.row]
+
+    def split(self, value: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Each graph's rows: one tensor [graphs, size, v], or one per graph."""
+        if self.size:
+            return value.view(self.nodes.numel(), self.size, value.size(1))
+        return value[None] if self.nodes.numel() == 1 else value.split(self.nodes.tolist())  # type: ignore[no-untyped-call]
+
+    @property
+    def owner_of_edges(self) -> Tensor:
+        """The graph of each edge, int64 [e]."""
+        near = self.edge_index[0]
+        return near // self.size if self.size else self.owner[near]
+
+    def pool(self, member: Tensor, value: Tensor) -> Tensor:
+        """S^T V of each graph: [N, k] and [N, v] to [graphs, k, v]."""
+        members, values = self.split(member), self.split(value)
+        if isinstance(members, Tensor) and isinstance(values, Tensor):
+            return members.transpose(1, 2) @ values
+        return torch.stack([own.T @ part for own, part in zip(members, values, strict=True)])
+
+    def spread(self, value: Tensor, matrix: Tensor) -> Tensor:
+        """V G of each graph: [N, v] and [graphs, v, w] to [N, w]."""
+        values = self.split(value)
+        if isinstance(values, Tensor):
+            return (values @ matrix).view(-1, matrix.size(2))
+        return torch.cat([part @ own for part, own in zip(values, matrix, strict=True)])
+
+    def per_graph(self, value: Tensor) -> Tensor:
+        """The sum over each graph's rows: [N] to [graphs]."""
+        if self.size:
+            return value.view(-1, self.size).sum(dim=1)
+        total: Tensor = scatter(value, self.owner, dim_size=self.nodes.numel())
+        return total
+
+    def per_row(self, value: Tensor) -> Tensor:
+        """Each row has its graph's value: [graphs] to [N, 1]."""
+        return (value.repeat_interleave(self.size) if self.size else value[self.owner])[:, None]
+
+    def adjacency(self, edge_weight: Tensor) -> "tuple[Tensor | Assignment, Tensor]":
+        """A, dense [graphs, size, size] or sparse (the S^T of an assignment), and its entry at each edge, [e]."""
+        near, far = self.edge_index
+        if self.size:
+            place = near * self.size + far % self.size
+            flat = edge_weight.new_zeros(self.nodes.numel() * self.size**2).index_add_(0, place, edge_weight)
+            return flat.view(-1, self.size, self.size), flat[place]
+        n = self.owner.numel()
+        key, order = (near * n + far).sort(stable=True)
+        changes = torch.ones_like(key)
+        changes[1:] = key[1:] != key[:-1]
+        entry = torch.empty_like(order).scatter_(0, order, changes.cumsum(0) - 1)
+        # As many places as edges, so that the host need not know how many entries there are.
+        total = torch.zeros_like(edge_weight).index_add_(0, entry, edge_weight)
+        return Assignment._unchecked(far, near, edge_weight, n, n), total[entry]
+
+    def times(self, adjacency: "Tensor | Assignment", value: Tensor, *, transposed: bool = False) -> Tensor:
+        """A V, or A^T V, [N, v]."""
+        if isinstance(adjacency, Assignment):
+            return adjacency.lift(value) if transposed else adjacency.reduce(value)
+        matrix = adjacency.transpose(1, 2) if transposed else adjacency
+        return (matrix @ value.view(-1, self.size, value.size(1))).view(-1, value.size(1))
+
+
+class _Pool(torch.autograd.Function):
+    """From scores [N, k], features [N, d] and edge weights [e]: x' and A' of each graph, link, entropy, and S."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, score: Tensor, x: Tensor, edge_weight: Tensor, graphs: _Graphs
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        # Over a few columns torch's softmax is several times slower than over a few rows.
+        log_member = score.T.log_softmax(dim=0).T.contiguous() if score.size(1) < 32 else score.log_softmax(dim=1)
+        member = log_member.exp()
+        if graphs.row is not None:
+            member = graphs.pad(graphs.unpad(member))  # no row of padding belongs anywhere
+        adjacency, entry = graphs.adjacency(edge_weight)
+        neighbours = graphs.times(adjacency, member)
+        features = graphs.pool(member, x)
+        coarse = graphs.pool(member, neighbours)
+        overlap = graphs.pool(member, member)
+        nodes = graphs.nodes.clamp_min(1)
+        norm = scatter((edge_weight * entry).double(), graphs.owner_of_edges, dim_size=nodes.numel())
+        fit = coarse.diagonal(dim1=1, dim2=2).double().sum(dim=1)
+        link = (norm - 2 * fit + overlap.double().square().sum(dim=(1, 2))) / nodes.square()
+        uncertainty = -(member * log_member).sum(dim=1)
+        ctx.save_for_backward(x, member, log_member, neighbours, overlap, entry, uncertainty, nodes)
+        ctx.graphs, ctx.adjacency = graphs, adjacency
+        ctx.set_materialize_grads(False)  # S is as large as all else together, and mostly has no gradient of its own
+        return features, coarse, link, graphs.per_graph(uncertainty) / nodes, member
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor | None, None]:
+        x, member, log_member, neighbours, overlap, entry, uncertainty, nodes = ctx.saved_tensors
+        graphs, adjacency = ctx.graphs, ctx.adjacency
+        shapes = [(member.size(1), x.size(1)), (member.size(1), member.size(1)), (), ()]
+        for_features, for_coarse, for_link, for_entropy = (
+            # Contiguous, because that of a plain sum is one number spread out, which bmm is slow on.
+            x.new_zeros(nodes.numel(), *shape) if gradient is None else gradient.contiguous()
+            for gradient, shape in zip(gradients, shapes, strict=False)
+        )
+        misfit = for_link.double() / nodes.square()  # [graphs]
+        for_coarse = for_coarse - torch.diag_embed((2 * misfit).to(x.dtype)[:, None].expand(-1, member.size(1)))
+        through = graphs.spread(member, for_coarse)  # S dL/dA'
+        gradient = graphs.times(adjacency, through, transposed=True)
+        gradient += graphs.spread(x, for_features.transpose(1, 2))
+        gradient += graphs.spread(neighbours, for_coarse.transpose(1, 2))
+        gradient += graphs.spread(member, overlap * (4 * misfit).to(x.dtype)[:, None, None])
+        if gradients[4] is not None:
+            gradient += gradients[4]
+        gradient -= (gradient * member).sum(dim=1, keepdim=True)
+        gradient -= graphs.per_row((for_entropy / nodes).to(x.dtype)) * (log_member + uncertainty[:, None])
+        gradient *= member
+        for_x = graphs.spread(member, for_features) if ctx.needs_input_grad[1] else None
+        for_weight = None
+        if ctx.needs_input_grad[2]:
+            near, far = graphs.edge_index
+            for_weight = (through[near] * member[far]).sum(dim=1)
+            for_weight += 2 * misfit.to(x.dtype)[graphs.owner_of_edges] * entry
+        return gradient, for_x, for_weight, None
