@@ -4,14 +4,18 @@ Nothing in here imports torch, so that a command which needs none can answer at 
 """
 
 from grapheme_nn.data.features import split_features
+from grapheme_nn.data.generate import TASKS, Task, generate
 from grapheme_nn.data.pairs import DataError, Pair, Pairs, read_inputs, read_pairs
 from grapheme_nn.data.splits import hold_out, length_batches, overlap
 from grapheme_nn.data.write import write_pairs
 
 __all__ = [
+    "TASKS",
     "DataError",
     "Pair",
     "Pairs",
+    "Task",
+    "generate",
     "hold_out",
     "length_batches",
     "overlap",
