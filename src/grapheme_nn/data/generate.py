@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from grapheme_nn.data import arithmetic, dates
 from grapheme_nn.data.numerals import parse_roman, parse_words, to_roman, to_words
 from grapheme_nn.data.pairs import Pair
+from grapheme_nn.data.polish import confirm
 
 Task = Literal["dates", "numbers", "roman", "arithmetic", "qa"]
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -59,8 +60,12 @@ def generate(task: str, count: int, seed: int, level: int | None = None) -> list
     if task == "qa":
         return random.sample(QUESTIONS, count)
     if level == 1:
-        return [Pair(*arithmetic.small_question(number)) for number in random.sample(range(limit), count)]
-    return _distinct(count, lambda: arithmetic.draw_question(random, level))
+        pairs = [Pair(*arithmetic.small_question(number)) for number in random.sample(range(limit), count)]
+    else:
+        pairs = _distinct(count, lambda: arithmetic.draw_question(random, level))
+    for pair in pairs:
+        confirm(pair.input, pair.target)
+    return pairs
 
 
 def _distinct(count: int, draw: Callable[[], tuple[str, str]]) -> list[Pair]:
