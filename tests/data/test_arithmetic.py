@@ -3,10 +3,10 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grapheme_nn.data import generate
+from grapheme_nn.data import arithmetic, generate
 from grapheme_nn.data.polish import confirm, evaluate, sympy_values, to_polish
 
 
@@ -119,6 +119,7 @@ def test_sympy_confirms_a_right_answer(question, answer):
         ("int x * 2 x", "+ ^ x 2 1"),
         ("int x * 2 x", "* 2 ^ x 2"),
         ("solve x = ^ x 2 9", "3"),
+        ("solve x = ^ x 2 9", "-3"),
         ("solve x = ^ x 2 9", "3 -3"),
         ("solve x = * 2 x 3", "/ 2 3"),
     ],
@@ -128,11 +129,20 @@ def test_sympy_refuses_a_wrong_answer(question, answer):
         confirm(question, answer)
 
 
+@pytest.mark.parametrize("level", [1, 5])
+def test_a_wrong_answer_does_not_get_out(monkeypatch, level):
+    monkeypatch.setattr(arithmetic, "small_question", lambda number: ("+ 1 2", "4"))
+    monkeypatch.setattr(arithmetic, "draw_question", lambda random, level: ("diff x x", "x"))
+    with pytest.raises(AssertionError, match="sympy does not find"):
+        generate("arithmetic", 1, 0, level)
+
+
 trees = st.recursive(
     st.integers(-20, 20), lambda tree: st.tuples(st.sampled_from(["+", "-", "*", "max", "min"]), tree, tree)
 )
 
 
+@settings(deadline=None)
 @given(trees)
 def test_our_arithmetic_agrees_with_sympy(tree):
     confirm(to_polish(tree), str(evaluate(tree)))

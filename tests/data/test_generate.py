@@ -106,6 +106,12 @@ def test_every_way_of_writing_reads_back_on_every_day_of_a_leap_year(way):
         assert parse_date(way(day)) == day
 
 
+def test_ordinals_are_english():
+    ordinals = {1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 31: "31st"}
+    for day, ordinal in ordinals.items():
+        assert WAYS[0](date(2024, 3, day)) == f"March {ordinal}, 2024"
+
+
 def test_no_text_is_written_for_two_days():
     days = [date(2001, 1, 1) + timedelta(offset) for offset in range(0, 365 * 12, 3)]
     meaning: dict[str, date] = {}

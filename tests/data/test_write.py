@@ -1,7 +1,7 @@
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grapheme_nn.data import DataError, Pair, read_pairs, write_pairs
@@ -11,6 +11,7 @@ units = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 pairs = st.builds(Pair, texts.filter(bool), texts, st.lists(units).map(tuple))
 
 
+@settings(deadline=None)
 @given(st.lists(pairs, min_size=1))
 def test_jsonl_reads_back_as_the_same_pairs(tmp_path_factory, pairs):
     path = tmp_path_factory.getbasetemp() / "round.jsonl"
@@ -18,6 +19,7 @@ def test_jsonl_reads_back_as_the_same_pairs(tmp_path_factory, pairs):
     assert read_pairs(path) == pairs
 
 
+@settings(deadline=None)
 @given(st.lists(pairs, min_size=1))
 def test_tsv_reads_back_as_the_same_pairs_or_is_refused(tmp_path_factory, pairs):
     path = tmp_path_factory.getbasetemp() / "round.tsv"
@@ -42,6 +44,7 @@ def test_tsv_with_features_in_some_pairs_reads_back(tmp_path):
         (Pair("a", "b\nc"), r"its target has '\\n' in it"),
         (Pair("a", "b\r"), r"its target has '\\r' in it"),
         (Pair("a\0", "b"), r"its input has '\\x00' in it"),
+        (Pair("\ufeffa", "b"), r"its input has '\\ufeff' in it"),
         (Pair("", "b"), "its input is empty"),
         (Pair("a\ud800", "b"), "it holds half a surrogate pair"),
         (Pair("a", "b", ("N;PL",)), "its features"),
