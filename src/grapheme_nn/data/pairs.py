@@ -1,0 +1,265 @@
+"""The room of pairs: files of pairs are read, and every bad line is named.
+
+Three kinds of file are told apart by looking at what is inside; the kind that most lines have is the file's:
+
+    JSONL pairs       {"input": "abc", "target": "ab"}, perhaps with "features", a string or a list of strings
+    JSONL curriculum  {"input_polish": "+ 1 2", "expected_result": 3}, or "expected_symbolic" with a string
+    TSV               input, target and perhaps features between tabs: any line with a tab is TSV
+"""
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple, TypeAlias
+
+from grapheme_nn.data.features import split_features
+
+Kind = Literal["TSV", "JSONL pairs", "JSONL curriculum"]
+Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
+
+COLUMNS = ("input", "target", "features")
+LEAVE_OUT = "_"
+# Where the input is, and where the target may be.
+KEYS: dict[Kind, tuple[str, tuple[str, ...]]] = {
+    "JSONL pairs": ("input", ("target",)),
+    "JSONL curriculum": ("input_polish", ("expected_result", "expected_symbolic")),
+}
+MOST_REPORTED = 20
+
+
+class DataError(ValueError):
+    """A file of pairs cannot be used; the message says where and why, in sentences meant for the user."""
+
+
+class Pair(NamedTuple):
+    """A text and what it shall become."""
+
+    input: str
+    target: str
+    features: tuple[str, ...] = ()  # units as `split_features` makes them
+
+
+class Pairs(list[Pair]):
+    """The pairs of a file, in its order."""
+
+    skipped: tuple[str, ...] = ()  # `file:line: reason` of each bad line that was left out
+
+    def report(self) -> str:
+        """What was left out: the first bad lines and how many there are; empty where nothing was."""
+        return _report(self.skipped) if self.skipped else ""
+
+
+class _BadLine(ValueError):
+    """What is wrong with one line."""
+
+
+def read_pairs(path: Source, *, columns: str | None = None, skip_bad_lines: bool = False) -> Pairs:
+    """The pairs of a file of any of the three kinds.
+
+    `columns` names the columns of a TSV, such as `input,features,target`; `_` leaves one out. Without it they are
+    `input,target` or `input,target,features`, as many as most lines have. JSONL has its own names, so there it does
+    nothing. Text must be UTF-8 (a byte-order mark and CRLF are accepted); values keep all their spaces. A target may
+    be the empty string, an input may not. Empty lines at the end do not count.
+
+    All bad lines are collected into one `DataError`; with `skip_bad_lines` the good ones are returned, and `.skipped`
+    and `.report()` of the result speak of the others.
+    """
+    return _read(path, columns, skip_bad_lines, with_target=True)
+
+
+def read_inputs(source: Source, *, columns: str | None = None, skip_bad_lines: bool = False) -> Pairs:
+    """The inputs of a file or an open stream, as pairs whose target is empty where the source has none.
+
+    As `read_pairs`, but the target may be missing, so that the file a model was trained on, the same without its
+    targets, and plain lines of text all do: a TSV has the columns that `columns` names, or those less `target`.
+    """
+    return _read(source, columns, skip_bad_lines, with_target=False)
+
+
+def _read(source: Source, columns: str | None, skip_bad_lines: bool, *, with_target: bool) -> Pairs:
+    named = None if columns is None else _column_names(columns, with_target)
+    name, data = _load(source)
+    bad: dict[int, str] = {}
+    lines: dict[int, str] = {}
+    offset = 3 if data.startswith(b"\xef\xbb\xbf") else 0
+    for number, raw in enumerate(data[offset:].rstrip(b"\r\n").split(b"\n"), 1):
+        try:
+            lines[number] = raw.removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            bad[number] = (
+                f"not UTF-8 (byte 0x{raw[error.start]:02x} at offset {offset + error.start} of the file): save the "
+                f"file as UTF-8, for example with iconv -f LATIN1 -t UTF-8"
+            )
+        offset += len(raw) + 1
+    # Each line has a vote, so that one odd line, even the first, is the one that is reported.
+    votes = Counter(_kind(line, with_target) for line in lines.values() if line)
+    kind: Kind = votes.most_common(1)[0][0] if votes else "TSV"
+    layouts = _layouts(named, lines.values(), with_target)
+    pairs = Pairs()
+    for number, line in lines.items():
+        try:
+            if not line:
+                raise _BadLine("the line is empty")
+            if kind == "TSV":
+                pair = _from_tsv(line, layouts, with_target)
+            elif "\t" in line:
+                raise _BadLine(f"this is a line of TSV, but most lines of the file are {kind}")
+            else:
+                pair = _from_json(line, kind, with_target)
+            if not pair.input:
+                raise _BadLine("the input is empty")
+            pairs.append(pair)
+        except _BadLine as error:
+            bad[number] = str(error)
+    problems = tuple(f"{name}:{number}: {bad[number]}" for number in sorted(bad))
+    if problems and not skip_bad_lines:
+        raise DataError(f"{_report(problems)}\n{name} has {_count(len(bad))}: correct or skip them")
+    if not pairs:
+        raise DataError(f"{_report(problems)}\n{name} has no good line")
+    pairs.skipped = problems
+    return pairs
+
+
+def _load(source: Source) -> tuple[str, bytes]:
+    """The name that messages use, and all bytes; refuses what cannot be text."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        name = str(path)
+        if path.is_dir():
+            raise DataError(f"{name} is a folder: give a file inside it")
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise DataError(f"{name} does not exist: check the path") from None
+        except OSError as error:
+            raise DataError(f"{name} cannot be read: {error.strerror}") from None
+    else:
+        name = str(getattr(source, "name", "input"))
+        # The bytes below a text stream, where there are any: decoding is ours, with line numbers.
+        read = getattr(source, "buffer", source).read()
+        data = read.encode("utf-8", "surrogatepass") if isinstance(read, str) else read
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{name} looks like UTF-16: save it as UTF-8, for example with iconv -f UTF-16 -t UTF-8")
+    if b"\0" in data:
+        raise DataError(f"{name} looks like a binary file (a NUL byte at offset {data.index(0)}): give TSV or JSONL")
+    if not data.removeprefix(b"\xef\xbb\xbf").strip(b"\r\n"):
+        raise DataError(f"{name} is empty: give lines of TSV or JSONL")
+    return name, data
+
+
+def _column_names(columns: str, with_target: bool) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in columns.split(","))
+    needed = COLUMNS[: 1 + with_target]
+    kept = [name for name in names if name != LEAVE_OUT]
+    if not set(needed) <= set(names) or not set(kept) <= set(COLUMNS) or len(kept) > len(set(kept)):
+        raise DataError(
+            f"the columns {columns!r} are not understood: name each of {' and '.join(needed)} once, "
+            f"{' and '.join(COLUMNS[len(needed) :])} at most once, and {LEAVE_OUT} for a column to leave out, "
+            f"such as input,features,target"
+        )
+    return names
+
+
+def _layouts(named: tuple[str, ...] | None, lines: Iterable[str], with_target: bool) -> dict[int, tuple[str, ...]]:
+    """What the columns of a TSV line are, by how many there are."""
+    if named is not None:
+        layouts = {len(named): named}
+        if not with_target:
+            rest = tuple(name for name in named if name != "target")
+            layouts.setdefault(len(rest), rest)
+        return layouts
+    if not with_target:
+        return {width: COLUMNS[:width] for width in (1, 2, 3)}
+    widths = Counter(line.count("\t") + 1 for line in lines)
+    width = 3 if widths[3] > widths[2] else 2
+    return {width: COLUMNS[:width]}
+
+
+def _kind(line: str, with_target: bool) -> Kind:
+    """The kind of file that a line seems to come from."""
+    if "\t" in line or not line.lstrip().startswith(("{", "[")):
+        return "TSV"
+    if not with_target:
+        # A line of plain text may begin with a bracket too.
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            return "TSV"
+        if not isinstance(value, dict) or not value.keys() & {"input", "input_polish"}:
+            return "TSV"
+    return "JSONL curriculum" if '"input_polish"' in line else "JSONL pairs"
+
+
+def _from_tsv(line: str, layouts: dict[int, tuple[str, ...]], with_target: bool) -> Pair:
+    values = line.split("\t")
+    names = layouts.get(len(values))
+    if names is None:
+        if with_target and _kind(line, with_target) != "TSV":
+            raise _BadLine("this is a line of JSON, but most lines of the file are TSV")
+        has = f"has {len(values)} column{'s' * (len(values) > 1)}"
+        wanted = " or ".join(f"{width} ({','.join(layout)})" for width, layout in sorted(layouts.items()))
+        raise _BadLine(f"{has}, but there should be {wanted}, with a tab between columns")
+    row = dict(zip(names, values, strict=True))
+    return Pair(row["input"], row.get("target", ""), split_features(row.get("features", "")))
+
+
+def _from_json(line: str, kind: Kind, with_target: bool) -> Pair:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise _BadLine(f"invalid JSON: {error.msg} at character {error.colno}") from None
+    except (ValueError, RecursionError) as error:
+        raise _BadLine(f"invalid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise _BadLine(f"the JSON is {_type(value)}, but should be an object such as {{...}}")
+    if (kind == "JSONL curriculum") != ("input_polish" in value) and value.keys() & {"input", "input_polish"}:
+        raise _BadLine(f"the keys are {_keys(value)}, but most lines of the file are {kind}")
+    source, answers = KEYS[kind]
+    # A curriculum may have both kinds of answer, one of them null.
+    answer = next((key for key in answers if value.get(key) is not None), answers[0])
+    for key in (source, answer) if with_target else (source,):
+        if key not in value:
+            wanted = " or ".join(map(repr, answers)) if key == answer else repr(key)
+            raise _BadLine(f"there is no key {wanted}; the keys are {_keys(value)}")
+    result = value.get(answer, "")
+    if answer == "expected_result" and isinstance(result, int | float) and not isinstance(result, bool):
+        if not math.isfinite(result):
+            raise _BadLine(f"{answer!r} is not a finite number")
+        result = str(result)
+    features = value.get("features") or ()
+    if isinstance(features, str):
+        features = split_features(features)
+    elif not isinstance(features, list | tuple) or not all(isinstance(unit, str) for unit in features):
+        raise _BadLine("'features' must be a string or a list of strings")
+    for key, text in ((source, value[source]), (answer, result)):
+        if not isinstance(text, str):
+            raise _BadLine(f"{key!r} must be a string, but is {_type(text)}")
+    pair = Pair(value[source], result, tuple(features))
+    try:
+        "".join((*pair[:2], *features)).encode()
+    except UnicodeEncodeError:
+        raise _BadLine("an escape such as \\ud800 is half of a surrogate pair, which is no character") from None
+    return pair
+
+
+def _report(problems: Sequence[str]) -> str:
+    lines = list(problems[:MOST_REPORTED])
+    if len(problems) > MOST_REPORTED:
+        lines.append(f"... and {len(problems) - MOST_REPORTED:,} more: {_count(len(problems))} in all")
+    return "\n".join(lines)
+
+
+def _count(bad: int) -> str:
+    return f"{bad:,} bad line{'s' * (bad > 1)}"
+
+
+def _keys(value: dict[str, Any]) -> str:
+    return ", ".join(map(repr, value)) or "none"
+
+
+def _type(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

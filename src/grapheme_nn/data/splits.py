@@ -1,0 +1,64 @@
+"""The room of who goes where: which pairs are held out, and which come together in a batch."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from random import Random
+
+from grapheme_nn.data.pairs import Pair
+
+# How many batches are sorted together: enough for similar lengths, few enough for batches new in every epoch.
+SORTED_TOGETHER = 32
+
+
+def overlap(train: Sequence[Pair], dev: Sequence[Pair]) -> int:
+    """How many pairs of `dev` ask what `train` has answered: the same input with the same features."""
+    seen = {(pair.input, pair.features) for pair in train}
+    return sum((pair.input, pair.features) in seen for pair in dev)
+
+
+def hold_out(pairs: Sequence[Pair], share: float = 0.1, *, seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Two lists, the second with about a `share` of the pairs, such that no input occurs in both.
+
+    Pairs with the same input stay together whatever their features, so the share is met as nearly as that allows,
+    from below where possible. Both lists keep the order of `pairs`, and neither is empty.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"the share to hold out must lie between 0 and 1, but is {share}")
+    sizes: defaultdict[str, int] = defaultdict(int)
+    for pair in pairs:
+        sizes[pair.input] += 1
+    if len(sizes) < 2:
+        raise ValueError(f"cannot hold out a part of {len(sizes)} different inputs: give at least 2")
+    wanted = max(1, round(share * len(pairs)))
+    inputs = list(sizes)
+    Random(seed).shuffle(inputs)
+    held: set[str] = set()
+    taken = 0
+    for text in inputs:
+        if taken + sizes[text] <= min(wanted, len(pairs) - 1):
+            held.add(text)
+            taken += sizes[text]
+    if not held:
+        held.add(min(inputs, key=sizes.__getitem__))
+    return [pair for pair in pairs if pair.input not in held], [pair for pair in pairs if pair.input in held]
+
+
+def length_batches(lengths: Sequence[int], batch_size: int, *, seed: int, epoch: int = 0) -> list[list[int]]:
+    """Batches of indices into `lengths`, each index once, similar lengths together, in an order made by chance.
+
+    The indices are shuffled, sorted by length within chunks of some batches, cut, and the batches shuffled. All
+    batches but one are full. The same seed and epoch give the same batches. O(n log b) for b indices in a chunk.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
+    # A string is hashed, so that seed 1 in epoch 2 has nothing to do with seed 2 in epoch 1.
+    random = Random(f"{seed} {epoch}")
+    order = list(range(len(lengths)))
+    random.shuffle(order)
+    chunk = batch_size * SORTED_TOGETHER
+    batches = []
+    for start in range(0, len(order), chunk):
+        together = sorted(order[start : start + chunk], key=lengths.__getitem__)
+        batches += [together[at : at + batch_size] for at in range(0, len(together), batch_size)]
+    random.shuffle(batches)
+    return batches

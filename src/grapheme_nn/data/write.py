@@ -1,0 +1,69 @@
+"""The room of writing: pairs become a file that reads back as the same pairs."""
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from grapheme_nn.data.features import split_features
+from grapheme_nn.data.pairs import COLUMNS, DataError, Pair
+
+
+class _Unwritable(ValueError):
+    """Why a pair cannot be written."""
+
+
+def write_pairs(pairs: Iterable[Pair], path: str | os.PathLike[str]) -> None:
+    """Write pairs to a `.tsv` or `.jsonl` file from which `read_pairs` reads the same pairs.
+
+    The file appears whole or not at all. A TSV has a third column where any pair has features. What a TSV cannot hold,
+    a tab or the end of a line, is refused.
+    """
+    path = Path(path)
+    pairs = list(pairs)
+    if path.suffix not in (".tsv", ".jsonl"):
+        raise DataError(f"{path}: the name must end in .tsv or .jsonl, which says how to write")
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent}")
+    with_features = any(pair.features for pair in pairs)
+    lines = []
+    for number, pair in enumerate(pairs, 1):
+        try:
+            line = _json_line(pair) if path.suffix == ".jsonl" else _tsv_line(pair, with_features)
+            lines.append(f"{line}\n".encode())
+        except _Unwritable as error:
+            raise DataError(f"pair {number} cannot be written to {path}: {error}") from None
+        except UnicodeEncodeError:
+            raise DataError(f"pair {number} cannot be written to {path}: it holds half a surrogate pair") from None
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.writelines(lines)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _json_line(pair: Pair) -> str:
+    if not pair.input:
+        raise _Unwritable("its input is empty")
+    row: dict[str, Any] = {"input": pair.input, "target": pair.target}
+    if pair.features:
+        row["features"] = list(pair.features)
+    return json.dumps(row, ensure_ascii=False)
+
+
+def _tsv_line(pair: Pair, with_features: bool) -> str:
+    if not pair.input:
+        raise _Unwritable("its input is empty")
+    features = ";".join(pair.features)
+    if split_features(features) != pair.features:
+        raise _Unwritable(f"its features {list(pair.features)} would be cut at other places when read: write .jsonl")
+    values = (pair.input, pair.target, features)[: 2 + with_features]
+    for name, value in zip(COLUMNS, values, strict=False):
+        wrong = re.search("[\t\n\r\0]|^\ufeff", value)
+        if wrong:
+            raise _Unwritable(f"its {name} has {wrong[0]!r} in it, which a TSV cannot hold: write .jsonl")
+    return "\t".join(values)
