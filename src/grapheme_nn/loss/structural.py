@@ -1,0 +1,252 @@
+"""The room of the structural loss: how far one graph is from another, with a gradient to learn from."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from grapheme_nn.loss.padded import Edges, Padded, pad_pair
+from grapheme_nn.loss.sinkhorn import alternate, balance, border, check_options, survey
+
+
+class StructuralDistance(NamedTuple):
+    """What `StructuralLoss` returns, for B pairs of graphs padded to n predicted and m target nodes."""
+
+    total: Tensor  # [B]: the weighted sum of the three terms
+    mean: Tensor  # []: of total; what one trains on
+    node: Tensor  # [B]
+    edge: Tensor  # [B]
+    clique: Tensor  # [B]
+    plan: Tensor  # [B, n, m]: which node went where; what a row or column lacks to 1 was deleted or inserted
+
+
+class StructuralLoss(torch.nn.Module):
+    r"""The distance between predicted and target graphs: of their nodes, of their edges, and of their shape.
+
+        total = node * N + edge * E + clique * Q
+
+    **N** is the debiased cost of transport between the nodes and a void. With the cost `C` and the temperature `t`,
+
+        W(x, y) = max_{f, g} <a, f> + <b, g> - t sum_ij a_i b_j exp((f_i + g_j - C_ij) / t)
+        N = W(x, y) - W(x, x) / 2 - W(y, y) / 2
+
+    where every node weighs 1 (a predicted one its existence) and the void on either side as much as all nodes of the
+    other. The potentials f of x against itself and g of y against itself are found first; those of x against y start from
+    them, once rows first and once columns first, and are averaged. *N is never negative, after any number of iterations*:
+    no iteration and, W being concave, no average lowers the value, and at its start N is `t/2 |a e^(f/t) - b e^(g/t)|^2` in
+    the norm of the kernel exp(-C / t), which is positive definite, since each part of C is minus an inner product up to
+    terms of one node alone, a distance of degrees, or a sum of such, and the void is one more point of the same space.
+    *N is 0 for identical graphs*, since both start and end at the same potentials: each iteration of a graph against itself
+    halves the error at least.
+
+        C = type [x_i != y_j] + activation |h_i - h_j|^2 / (2 d) + degree (|out_i - out_j| + |in_i - in_j|) / 2 + context ...
+
+    Two independent activations of unit variance are thus as far apart as two types; a graph without activations gives
+    their weight to the type. `context` weighs, for successors and predecessors, half the squared distance of the sums of
+    their types. A predicted label distribution p has the type cost 1 - p(label). A node goes to the void at the cost
+    `void`, plus what an isolated node of activation 0 would cost.
+
+    **E** asks how surely an edge (s, t) of weight w lands on an edge, `o_xy(s, t) = sum_(s', t') w' P[s, s'] P[t, t']` under
+    the plan P_xy of N, and compares with how surely it lands on itself under its graph's own plan:
+
+        E = sum_{(s, t) in x} w (o_xx - o_xy)^2 + sum_{(s', t') in y} w' (o_yy - o_yx)^2
+
+    A sum of squares, 0 for identical graphs; where plans are sharp, the number of edges that are lost or new. An edge turned
+    round is lost. O(n m) on chains, else O(e_x m + e_y n).
+
+    **Q** compares the out-degree density (out-degree / n) of all nodes: `0.3 |difference of means| + 0.7 |of variances|`.
+
+    Symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` int64 [n], `edge_index` [2, e], and optionally
+    `edge_weight` [e] (not negative) and `activation` [n, d]; predicted ones may have `existence` [n], and `label_log_prob`
+    [n, V] in place of x, the target then needs `label` int64 [m]. Memory O(n m + n^2 + m^2) per pair. Two small tensors are
+    read back from the device: the sizes, and the range of the costs.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: float = 1.0,
+        edge: float = 0.5,
+        clique: float = 2.0,
+        iterations: int = 20,
+        temperature: float = 0.1,
+        type: float = 0.1,
+        activation: float = 0.7,
+        degree: float = 0.2,
+        context: float = 0.0,
+        void: float = 1.0,
+    ) -> None:
+        super().__init__()
+        check_options(iterations, temperature)
+        weights = {"node": node, "edge": edge, "clique": clique, "type": type, "activation": activation}
+        for name, weight in (weights | {"degree": degree, "context": context}).items():
+            if not 0 <= weight < float("inf"):
+                raise ValueError(f"the weight {name} must be finite and not negative, but is {weight}")
+        if not (type + activation) / 2 <= void < float("inf"):
+            raise ValueError(
+                f"void must be finite and at least half of type + activation, {(type + activation) / 2}, but is {void}: "
+                "below that the void would lie between the nodes and the loss could fall below 0"
+            )
+        self.node, self.edge, self.clique = node, edge, clique
+        self.iterations, self.temperature = iterations, temperature
+        self.type_weight, self.activation_weight = type, activation
+        self.degree_weight, self.context_weight, self.void = degree, context, void
+
+    @classmethod
+    def edit(cls) -> "StructuralLoss":
+        """The setting that follows the graph edit distance best: a node, a type and an edge count 1 each."""
+        return cls(edge=1.0, clique=0.0, type=1.0, activation=0.0, degree=0.0, context=0.5)
+
+    def forward(self, predicted: Data, target: Data) -> StructuralDistance:
+        x, y = pad_pair(predicted, target)
+        x_side, y_side = self._side(x), self._side(y)
+        costs = [self._cost(one, other) for one, other in ((x_side, x_side), (y_side, y_side), (x_side, y_side))]
+        _, log = survey(*costs)
+        node, plans = _transport(costs, x.existence, y.existence, self.iterations, log)
+        node = node * self.temperature
+        edge = _edge_term(plans, x.edges, y.edges)
+        clique = _clique_term(x_side, y_side)
+        total = self.node * node + self.edge * edge + self.clique * clique
+        return StructuralDistance(total, total.sum() / max(total.size(0), 1), node, edge, clique, plans[2])
+
+    def extra_repr(self) -> str:
+        return (
+            f"node={self.node}, edge={self.edge}, clique={self.clique}, iterations={self.iterations}, "
+            f"temperature={self.temperature}, type={self.type_weight}, activation={self.activation_weight}, "
+            f"degree={self.degree_weight}, context={self.context_weight}, void={self.void}"
+        )
+
+    def _side(self, graph: Padded) -> "_Side":
+        there = graph.existence[:, :, None]
+        outward, inward = graph.edges.successors(there)[:, :, 0], graph.edges.predecessors(there)[:, :, 0]
+        # What an isolated node of activation 0 and of no type would cost, beside the constant.
+        alone = (outward + inward) * (self.degree_weight / 2)
+        if graph.activation is not None:
+            alone = alone + graph.activation.square().sum(2) * (self.activation_weight / _twice_width(graph.activation))
+        around = None
+        if self.context_weight:
+            around = torch.diagonal(_context(graph, graph, _agreement(graph, graph)), dim1=1, dim2=2)
+            alone = alone + around * (self.context_weight / 2)
+        return _Side(graph, outward, inward, alone, around)
+
+    def _cost(self, one: "_Side", other: "_Side") -> Tensor:
+        """The cost between the nodes of two graphs and the void, in units of the temperature: [B, n + 1, m + 1]."""
+        x, y = one.graph, other.graph
+        agreement = _agreement(x, y)
+        by_type = self.type_weight + (self.activation_weight if x.activation is None else 0.0)
+        cost = by_type - by_type * agreement
+        if self.degree_weight:
+            outward = (one.outward[:, :, None] - other.outward[:, None, :]).abs()
+            inward = (one.inward[:, :, None] - other.inward[:, None, :]).abs()
+            cost = cost + (outward + inward) * (self.degree_weight / 2)
+        if x.activation is not None and y.activation is not None and self.activation_weight:
+            share = self.activation_weight / _twice_width(x.activation)
+            squares = [side.activation.square().sum(2) * share for side in (x, y) if side.activation is not None]
+            cost = torch.baddbmm(cost, x.activation, y.activation.mT, alpha=-2 * share)
+            cost = cost + squares[0][:, :, None] + squares[1][:, None, :]
+        if one.around is not None and other.around is not None:
+            apart = one.around[:, :, None] + other.around[:, None, :] - 2 * _context(x, y, agreement)
+            cost = cost + apart * (self.context_weight / 2)
+        return border(cost, self.void + one.alone, self.void + other.alone) / self.temperature
+
+
+class _Side(NamedTuple):
+    """One of the two graphs with what its cost is made of, all [B, n] but the graph."""
+
+    graph: Padded
+    outward: Tensor  # out-degree
+    inward: Tensor  # in-degree
+    alone: Tensor  # the cost of the void, but for a constant
+    around: Tensor | None  # the squared norm of the sums of types around a node
+
+
+def _twice_width(activation: Tensor) -> int:
+    return 2 * max(activation.size(2), 1)
+
+
+def _agreement(x: Padded, y: Padded) -> Tensor:
+    """The probability that two nodes have the same type, [B, n, m]."""
+    if x.probability is not None and y.probability is not None:
+        return torch.bmm(x.probability, y.probability.mT)
+    assert y.identity is not None  # a predicted graph alone may be soft, and comes first
+    if x.probability is not None:
+        return x.probability.gather(2, y.identity[:, None, :].expand(-1, x.probability.size(1), -1))
+    assert x.identity is not None
+    return (x.identity[:, :, None] == y.identity[:, None, :]).to(x.existence.dtype)
+
+
+def _context(x: Padded, y: Padded, agreement: Tensor) -> Tensor:
+    """The inner products of the sums of types around the nodes, mean over after and before: [B, n, m]."""
+    there = x.existence[:, :, None] * agreement * y.existence[:, None, :]
+    after = y.edges.successors(x.edges.successors(there).mT).mT
+    before = y.edges.predecessors(x.edges.predecessors(there).mT).mT
+    return (after + before) / 2
+
+
+def _transport(
+    costs: list[Tensor], x: Tensor, y: Tensor, iterations: int, log: bool
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """The node term in units of the temperature [B], and the plans [B, n, n], [B, m, m], [B, n, m] without the void."""
+    xx, yy, xy = costs
+    x, y = torch.cat([x, y.sum(1, keepdim=True)], 1), torch.cat([y, x.sum(1, keepdim=True)], 1)
+    own_x, own_y = balance(xx, x, iterations, log), balance(yy, y, iterations, log)
+    rows_first = alternate(xy, x, y, own_y, iterations, log)
+    columns_first = alternate(xy.mT, y, x, own_x, iterations, log)
+    row, column = (rows_first[0] + columns_first[1]) / 2, (rows_first[1] + columns_first[0]) / 2
+    plans = [
+        _plan(cost, *weights, *potentials)
+        for cost, weights, potentials in (
+            (xx, (x, x), (own_x, own_x)),
+            (yy, (y, y), (own_y, own_y)),
+            (xy, (x, y), (row, column)),
+        )
+    ]
+    # Differences first: for graphs that are nearly the same they are small, and keep their digits.
+    mass = [plan.sum((1, 2)) for plan in plans]
+    value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + ((mass[0] - mass[2]) + (mass[1] - mass[2])) / 2
+    x_x, y_y, x_y = (plan[:, :-1, :-1] for plan in plans)
+    return value, (x_x, y_y, x_y)
+
+
+def _plan(scaled: Tensor, source: Tensor, target: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    # The bound is reached only between nodes that weigh 0, and keeps 0 from meeting infinity.
+    exponent = (row[:, :, None] + column[:, None, :] - scaled).clamp(max=80.0)
+    return exponent.exp() * (source[:, :, None] * target[:, None, :])
+
+
+def _edge_term(plans: tuple[Tensor, Tensor, Tensor], x: Edges, y: Edges) -> Tensor:
+    x_x, y_y, x_y = plans
+    x_on_x, _ = landing(x_x, x, x)
+    y_on_y, _ = landing(y_y, y, y)
+    x_on_y, y_on_x = landing(x_y, x, y)
+    return x.total((x_on_x - x_on_y).square()) + y.total((y_on_y - y_on_x).square())
+
+
+def landing(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
+    """How surely each edge of x lands on edges of y under the plan [B, n, m], and each edge of y on edges of x.
+
+        o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']
+
+    Shapes: as `Edges.inner` gives them. O(n m) for two chains, else O(e_x m + e_y n).
+    """
+    if x.chain is not None and y.chain is not None:
+        both = plan[:, :-1, :-1] * plan[:, 1:, 1:]
+        return torch.bmm(y.chain[:, None, :], both.mT)[:, 0], torch.bmm(x.chain[:, None, :], both)[:, 0]
+    back = plan.mT
+    return x.inner(plan, y.successors(back).mT), y.inner(back, x.successors(plan).mT)
+
+
+def _clique_term(x: _Side, y: _Side) -> Tensor:
+    (x_mean, x_variance), (y_mean, y_variance) = (_density(side) for side in (x, y))
+    return 0.3 * (x_mean - y_mean).abs() + 0.7 * (x_variance - y_variance).abs()
+
+
+def _density(side: _Side) -> tuple[Tensor, Tensor]:
+    """Mean and variance of out-degree / n over the nodes of each graph, [B] each; 0 for a graph without nodes."""
+    there = side.graph.existence
+    nodes = there.sum(1, keepdim=True)
+    nodes = torch.where(nodes > 0, nodes, 1.0)
+    density, share = side.outward / nodes, there / nodes
+    mean = (share * density).sum(1, keepdim=True)
+    return mean[:, 0], (share * (density - mean).square()).sum(1)
