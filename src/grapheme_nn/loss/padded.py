@@ -121,8 +121,9 @@ def _pad(graph: Data, side: str, pointer: Tensor, facts: list[int], dtype: torch
     place = torch.arange(count, device=pointer.device) + (graph_of * nodes - pointer[graph_of])
 
     def spread(values: Tensor) -> Tensor:
-        empty = values.new_zeros(graphs * nodes, *values.shape[1:])
-        return empty.index_copy(0, place, values).view(graphs, nodes, *values.shape[1:])
+        if count < graphs * nodes:
+            values = values.new_zeros(graphs * nodes, *values.shape[1:]).index_copy(0, place, values)
+        return values.view(graphs, nodes, *values.shape[1:])
 
     existence = (
         graph.existence.to(dtype) if "existence" in graph else torch.ones(count, dtype=dtype, device=place.device)
@@ -169,7 +170,7 @@ def _pointer(graph: Data, count: int) -> Tensor:
     device = graph.edge_index.device
     pointer = graph.get("ptr")
     if pointer is not None:
-        return pointer
+        return torch.as_tensor(pointer)
     if graph.get("batch") is None:
         return torch.tensor([0, count], device=device)
     graphs = graph.num_graphs if isinstance(graph, Batch) else int(graph.batch.max()) + 1 if count else 0

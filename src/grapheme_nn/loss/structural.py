@@ -7,7 +7,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from grapheme_nn.loss.padded import Edges, Padded, pad_pair
-from grapheme_nn.loss.sinkhorn import alternate, balance, border, check_options, survey
+from grapheme_nn.loss.potentials import Costs, balance, meet, plan, survey
+from grapheme_nn.loss.sinkhorn import check_options
 
 
 class StructuralDistance(NamedTuple):
@@ -96,14 +97,14 @@ class StructuralLoss(torch.nn.Module):
     @classmethod
     def edit(cls) -> "StructuralLoss":
         """The setting that follows the graph edit distance best: a node, a type and an edge count 1 each."""
-        return cls(edge=1.0, clique=0.0, type=1.0, activation=0.0, degree=0.0, context=0.5)
+        return cls(clique=0.0, type=0.5, activation=0.0, degree=0.5, context=0.4)
 
     def forward(self, predicted: Data, target: Data) -> StructuralDistance:
         x, y = pad_pair(predicted, target)
         x_side, y_side = self._side(x), self._side(y)
-        costs = [self._cost(one, other) for one, other in ((x_side, x_side), (y_side, y_side), (x_side, y_side))]
-        _, log = survey(*costs)
-        node, plans = _transport(costs, x.existence, y.existence, self.iterations, log)
+        pairs = (x_side, x_side), (y_side, y_side), (x_side, y_side)
+        costs = survey(*(self._cost(one, other) for one, other in pairs))
+        node, plans = _transport(costs, x.existence, y.existence, self.iterations)
         node = node * self.temperature
         edge = _edge_term(plans, x.edges, y.edges)
         clique = _clique_term(x_side, y_side)
@@ -119,50 +120,54 @@ class StructuralLoss(torch.nn.Module):
 
     def _side(self, graph: Padded) -> "_Side":
         there = graph.existence[:, :, None]
-        outward, inward = graph.edges.successors(there)[:, :, 0], graph.edges.predecessors(there)[:, :, 0]
-        # What an isolated node of activation 0 and of no type would cost, beside the constant.
+        outward, inward = graph.edges.successors(there), graph.edges.predecessors(there)
         alone = (outward + inward) * (self.degree_weight / 2)
-        if graph.activation is not None:
-            alone = alone + graph.activation.square().sum(2) * (self.activation_weight / _twice_width(graph.activation))
-        around = None
+        activation = outward[:, :, :0] if graph.activation is None else graph.activation
+        by_channel = self.activation_weight / max(activation.size(2), 1)
+        alone = alone + activation.square().sum(2, keepdim=True) * (by_channel / 2)
         if self.context_weight:
-            around = torch.diagonal(_context(graph, graph, _agreement(graph, graph)), dim1=1, dim2=2)
-            alone = alone + around * (self.context_weight / 2)
-        return _Side(graph, outward, inward, alone, around)
+            around = _context(graph, graph, _agreement(graph, graph)).diagonal(dim1=1, dim2=2)
+            alone = alone + around[:, :, None] * (self.context_weight / 2)
+        # The void is one more row: alone it costs nothing, and it shares nothing.
+        activation, alone, node = (
+            torch.nn.functional.pad(part, (0, 0, 0, 1)) for part in (activation, alone, torch.ones_like(there))
+        )
+        void, one = 1 - node, torch.ones_like(node)
+        left = torch.cat([activation * -by_channel, alone, one, node, void], 2)
+        right = torch.cat([activation, one, alone, self._by_type(graph) * node + self.void * void, self.void * node], 2)
+        return _Side(graph, outward[:, :, 0], inward[:, :, 0], left, right)
 
     def _cost(self, one: "_Side", other: "_Side") -> Tensor:
         """The cost between the nodes of two graphs and the void, in units of the temperature: [B, n + 1, m + 1]."""
         x, y = one.graph, other.graph
         agreement = _agreement(x, y)
-        by_type = self.type_weight + (self.activation_weight if x.activation is None else 0.0)
-        cost = by_type - by_type * agreement
-        if self.degree_weight:
-            outward = (one.outward[:, :, None] - other.outward[:, None, :]).abs()
-            inward = (one.inward[:, :, None] - other.inward[:, None, :]).abs()
-            cost = cost + (outward + inward) * (self.degree_weight / 2)
-        if x.activation is not None and y.activation is not None and self.activation_weight:
-            share = self.activation_weight / _twice_width(x.activation)
-            squares = [side.activation.square().sum(2) * share for side in (x, y) if side.activation is not None]
-            cost = torch.baddbmm(cost, x.activation, y.activation.mT, alpha=-2 * share)
-            cost = cost + squares[0][:, :, None] + squares[1][:, None, :]
-        if one.around is not None and other.around is not None:
-            apart = one.around[:, :, None] + other.around[:, None, :] - 2 * _context(x, y, agreement)
-            cost = cost + apart * (self.context_weight / 2)
-        return border(cost, self.void + one.alone, self.void + other.alone) / self.temperature
+        shared = self._by_type(x) * agreement
+        if self.degree_weight:  # |p - q| = p + q - 2 min(p, q)
+            outward = torch.minimum(one.outward[:, :, None], other.outward[:, None, :])
+            inward = torch.minimum(one.inward[:, :, None], other.inward[:, None, :])
+            shared = shared + self.degree_weight * (outward + inward)
+        if self.context_weight:
+            shared = shared + self.context_weight * _context(x, y, agreement)
+        shared = torch.nn.functional.pad(shared, (0, 1, 0, 1))
+        per_temperature = 1 / self.temperature
+        return torch.baddbmm(shared, one.left, other.right.mT, beta=-per_temperature, alpha=per_temperature)
+
+    def _by_type(self, graph: Padded) -> float:
+        return self.type_weight + (self.activation_weight if graph.activation is None else 0.0)
 
 
 class _Side(NamedTuple):
-    """One of the two graphs with what its cost is made of, all [B, n] but the graph."""
+    """One of the two graphs with what its costs are made of.
+
+    `left` of one times `right` of the other, [B, n + 1, d + 4] both, is what a pair of nodes (or voids) costs alone: the
+    inner product of their activations is in it, while the types, degrees and contexts they share are not.
+    """
 
     graph: Padded
-    outward: Tensor  # out-degree
-    inward: Tensor  # in-degree
-    alone: Tensor  # the cost of the void, but for a constant
-    around: Tensor | None  # the squared norm of the sums of types around a node
-
-
-def _twice_width(activation: Tensor) -> int:
-    return 2 * max(activation.size(2), 1)
+    outward: Tensor  # [B, n]: out-degree
+    inward: Tensor  # [B, n]: in-degree
+    left: Tensor
+    right: Tensor
 
 
 def _agreement(x: Padded, y: Padded) -> Tensor:
@@ -185,34 +190,18 @@ def _context(x: Padded, y: Padded, agreement: Tensor) -> Tensor:
 
 
 def _transport(
-    costs: list[Tensor], x: Tensor, y: Tensor, iterations: int, log: bool
+    costs: list[Costs], x: Tensor, y: Tensor, iterations: int
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     """The node term in units of the temperature [B], and the plans [B, n, n], [B, m, m], [B, n, m] without the void."""
     xx, yy, xy = costs
     x, y = torch.cat([x, y.sum(1, keepdim=True)], 1), torch.cat([y, x.sum(1, keepdim=True)], 1)
-    own_x, own_y = balance(xx, x, iterations, log), balance(yy, y, iterations, log)
-    rows_first = alternate(xy, x, y, own_y, iterations, log)
-    columns_first = alternate(xy.mT, y, x, own_x, iterations, log)
-    row, column = (rows_first[0] + columns_first[1]) / 2, (rows_first[1] + columns_first[0]) / 2
-    plans = [
-        _plan(cost, *weights, *potentials)
-        for cost, weights, potentials in (
-            (xx, (x, x), (own_x, own_x)),
-            (yy, (y, y), (own_y, own_y)),
-            (xy, (x, y), (row, column)),
-        )
-    ]
-    # Differences first: for graphs that are nearly the same they are small, and keep their digits.
-    mass = [plan.sum((1, 2)) for plan in plans]
-    value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + ((mass[0] - mass[2]) + (mass[1] - mass[2])) / 2
-    x_x, y_y, x_y = (plan[:, :-1, :-1] for plan in plans)
-    return value, (x_x, y_y, x_y)
-
-
-def _plan(scaled: Tensor, source: Tensor, target: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    # The bound is reached only between nodes that weigh 0, and keeps 0 from meeting infinity.
-    exponent = (row[:, :, None] + column[:, None, :] - scaled).clamp(max=80.0)
-    return exponent.exp() * (source[:, :, None] * target[:, None, :])
+    own_x, own_y = balance(xx, x, iterations), balance(yy, y, iterations)
+    row, column = meet(xy, x, y, own_x, own_y, iterations)
+    x_x, y_y, x_y = plan(xx, x, x, own_x, own_x), plan(yy, y, y, own_y, own_y), plan(xy, x, y, row, column)
+    # Differences first: between graphs that are nearly the same they are small, and keep their digits.
+    mass_x, mass_y, mass = x_x.sum((1, 2)), y_y.sum((1, 2)), x_y.sum((1, 2))
+    value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + ((mass_x - mass) + (mass_y - mass)) / 2
+    return value, (x_x[:, :-1, :-1], y_y[:, :-1, :-1], x_y[:, :-1, :-1])
 
 
 def _edge_term(plans: tuple[Tensor, Tensor, Tensor], x: Edges, y: Edges) -> Tensor:
