@@ -10,10 +10,10 @@ from torch_geometric.data import Batch, Data
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """The weighted, directed edges of B padded graphs of n nodes, seen as an adjacency A [B, n, n] that is never formed.
+    """The weighted, directed edges of B padded graphs of n nodes, as an adjacency A [B, n, n] that is never formed.
 
-    Edges that all lead from a node to the next, as in text, are kept as `chain` [B, n - 1], the weight of the edge that
-    leaves node i, and all that follows is O(n) per column; others as `source`, `target` (b n + i) and `weight`, all [e].
+    Where all edges lead from a node to the next, as in text, `chain` [B, n - 1] is the weight of the edge that leaves
+    each node, and what follows takes slices; else it goes over `source`, `target` (both b n + i) and `weight`, all [e].
     """
 
     shape: tuple[int, int]  # B, n
@@ -109,7 +109,7 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
 
 
 def _pad(graph: Data, side: str, pointer: Tensor, facts: list[int], dtype: torch.dtype, identity: str | None) -> Padded:
-    """`facts`: the most nodes of a graph, whether its edges are chains, the least and the greatest node in edge_index."""
+    """`facts`: the most nodes of a graph, whether its edges form chains, the least and the last node of edge_index."""
     nodes, is_chain, least, most = facts
     count = _size(graph)
     if graph.edge_index.numel() and not 0 <= least <= most < count:

@@ -5,8 +5,8 @@ A pair of potentials (u, v), in units of the temperature, makes the plan
     P[i, j] = a[i] b[j] exp(u[i] + v[j] - M[i, j]),    M = cost / temperature,
 
 of weights a [B, n] and b [B, m]. A half step sets one side right, u = -log sum_j b[j] exp(v[j] - M[:, j]), and never
-divides by a weight: a node that is not there (padding) simply weighs 0. The schemes below are compositions of half steps,
-so their adjoints are written from that of one half step, and keep only the potentials of each iteration:
+divides by a weight: a node that is not there (padding) simply weighs 0. The schemes below are compositions of half
+steps, so their adjoints are written from that of one half step, and keep only the potentials of each iteration:
 O((n + m) iterations) numbers beside the costs.
 """
 
@@ -52,9 +52,7 @@ def survey(*scaled: Tensor) -> list[Costs]:
     return [Costs(part, part.detach().neg().exp_()) for part in scaled]
 
 
-def alternate(
-    costs: Costs, source: Tensor, target: Tensor, start: Tensor, iterations: int
-) -> tuple[Tensor, Tensor]:
+def alternate(costs: Costs, source: Tensor, target: Tensor, start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
     """Potentials (u, v) after `iterations` of u <- rows(v), v <- columns(u), from v = start.
 
     Each half step maximises the dual value `<a, u> + <b, v> - sum P` over its side, so the value never falls.
@@ -70,7 +68,7 @@ def meet(
     """The mean of two runs of `alternate`, one from v = start_column and rows first, one from u = start_row and columns
     first: the same for (x, y) and, transposed, for (y, x).
 
-    The dual value is concave, so that of the mean is not below both. The runs go hand in hand, one half step apart.
+    The dual value is concave, so that of the mean is not below their mean. The runs go hand in hand, half a step apart.
     Shapes: as in `alternate`, start_row [B, n].
     """
     potentials: tuple[Tensor, Tensor] = _Meet.apply(  # type: ignore[no-untyped-call]
@@ -117,7 +115,7 @@ class _Alternate(torch.autograd.Function):
         return form.leave(rows[-1])[:, 0], form.leave(columns[-1])[:, 0]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_row: Tensor, grad_column: Tensor) -> tuple[Tensor | None, ...]:
         matrix, source, target, rows, columns = ctx.saved_tensors
         form: _Form = ctx.form(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
@@ -159,7 +157,7 @@ class _Meet(torch.autograd.Function):
         return row.mean(1), column.mean(1)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_row: Tensor, grad_column: Tensor) -> tuple[Tensor | None, ...]:
         matrix, source, target, first, rows, columns = ctx.saved_tensors
         form: _Form = ctx.form(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
@@ -190,7 +188,7 @@ class _Balance(torch.autograd.Function):
         return form.leave(states[-1])[:, 0]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         matrix, weight, states, steps = ctx.saved_tensors
         form: _Form = ctx.form(matrix, weight, weight, weighed=ctx.needs_input_grad[2])
@@ -215,7 +213,7 @@ class _Plan(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         result, *weighed = ctx.saved_tensors
         moved = grad * result
@@ -237,8 +235,8 @@ def _ratio(scaled: Tensor, row: Tensor, column: Tensor) -> Tensor:
 class _Form(ABC):
     """How half steps are computed, for r runs at once.
 
-    A state, [B, r, n] of rows or [B, r, m] of columns, is the potential or what stands for it. The gradients that `pull_*`
-    takes and returns are those of the potentials; what reaches the costs and the weights is collected inside.
+    A state, [B, r, n] of rows or [B, r, m] of columns, is the potential or what stands for it. The gradients that
+    `pull_*` takes and returns are those of the potentials; what reaches the costs and the weights is collected inside.
     """
 
     def __init__(self, matrix: Tensor, source: Tensor, target: Tensor, *, weighed: bool = False) -> None:

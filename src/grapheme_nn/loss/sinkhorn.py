@@ -19,16 +19,16 @@ def sinkhorn(
 
         P = argmin_P <P, cost> + temperature * KL(P | a b^T),    P 1 = a,  P^T 1 = b
 
-    in the limit of many iterations; an iteration sets first the rows right, then the columns. Without `void` each of the
-    n nodes of a side weighs 1/n. With `void`, the costs of deleting each source node [B, n] and of inserting each target
-    node [B, m], each node weighs 1, and what a row or column of the plan lacks to 1 was deleted or inserted: a void node
-    on either side, as heavy as the other side's nodes together, is their partner (void to void costs 0).
+    in the limit of many iterations; an iteration sets first the rows right, then the columns. Without `void` each of
+    the n nodes of a side weighs 1/n. With `void`, the costs of deleting each source node [B, n] and of inserting each
+    target node [B, m], each node weighs 1, and what a row or column of the plan lacks to 1 was deleted or inserted: a
+    void node on either side, as heavy as the other side's nodes together, is their partner (void to void costs 0).
 
-    Shapes: cost [B, n, m]; masks bool [B, n] and [B, m], False for padding, where the cost may be anything, inf included;
-    returns P [B, n, m], 0 in padding.
+    Shapes: cost [B, n, m]; masks bool [B, n] and [B, m], False for padding, where the cost may be anything, inf
+    included; returns P [B, n, m], 0 in padding.
 
-    Where the costs range over less than 40 temperatures, iterations are products with exp(-cost / temperature), otherwise
-    log-sum-exps. To choose, and to refuse NaN, one number is read back from the device.
+    Where the costs range over less than 40 temperatures, iterations are products with exp(-cost / temperature),
+    otherwise log-sum-exps. To choose, and to refuse NaN, two numbers are read back from the device.
     """
     masked = source_mask is not None or target_mask is not None
     source_mask, target_mask = _checked(cost, source_mask, target_mask, iterations, temperature)

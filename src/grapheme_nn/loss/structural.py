@@ -23,45 +23,49 @@ class StructuralDistance(NamedTuple):
 
 
 class StructuralLoss(torch.nn.Module):
-    r"""The distance between predicted and target graphs: of their nodes, of their edges, and of their shape.
+    """The distance between predicted and target graphs: of their nodes, of their edges, and of their density.
 
         total = node * N + edge * E + clique * Q
 
-    **N** is the debiased cost of transport between the nodes and a void. With the cost `C` and the temperature `t`,
+    **N** is the debiased cost of transport between the nodes of x and of y. With cost C and temperature t,
 
         W(x, y) = max_{f, g} <a, f> + <b, g> - t sum_ij a_i b_j exp((f_i + g_j - C_ij) / t)
         N = W(x, y) - W(x, x) / 2 - W(y, y) / 2
 
-    where every node weighs 1 (a predicted one its existence) and the void on either side as much as all nodes of the
-    other. The potentials f of x against itself and g of y against itself are found first; those of x against y start from
-    them, once rows first and once columns first, and are averaged. *N is never negative, after any number of iterations*:
-    no iteration and, W being concave, no average lowers the value, and at its start N is `t/2 |a e^(f/t) - b e^(g/t)|^2` in
-    the norm of the kernel exp(-C / t), which is positive definite, since each part of C is minus an inner product up to
-    terms of one node alone, a distance of degrees, or a sum of such, and the void is one more point of the same space.
-    *N is 0 for identical graphs*, since both start and end at the same potentials: each iteration of a graph against itself
-    halves the error at least.
+    where every node weighs 1 (a predicted one its `existence`) and on either side a void, the partner of what is
+    deleted or inserted, weighs as much as the nodes of the other. A pair of nodes costs what each would alone, and a
+    type, less what they share; to the void a node goes for `void` and what it costs alone:
 
-        C = type [x_i != y_j] + activation |h_i - h_j|^2 / (2 d) + degree (|out_i - out_j| + |in_i - in_j|) / 2 + context ...
+        C_ij = alone_i + alone_j + type - shared_ij,    C_i,void = alone_i + void,    C_void,void = 0
+        shared = type [same type] + activation <h, h'> / d + degree (min(out, out') + min(in, in')) + context <k, k'>
+        alone = activation |h|^2 / 2d + degree (out + in) / 2 + context |k|^2 / 2
 
-    Two independent activations of unit variance are thus as far apart as two types; a graph without activations gives
-    their weight to the type. `context` weighs, for successors and predecessors, half the squared distance of the sums of
-    their types. A predicted label distribution p has the type cost 1 - p(label). A node goes to the void at the cost
-    `void`, plus what an isolated node of activation 0 would cost.
+    so C_ij is made of `type [other type]`, `activation |h - h'|^2 / 2d`, `degree (|out - out'| + |in - in'|) / 2` and
+    `context |k - k'|^2 / 2`, where k counts the types of a node's successors and of its predecessors (half of each).
+    Two types are as far apart as two independent activations of unit variance. A graph without activations gives their
+    weight to the type. Of predicted label distributions p, [same type] is p(label).
 
-    **E** asks how surely an edge (s, t) of weight w lands on an edge, `o_xy(s, t) = sum_(s', t') w' P[s, s'] P[t, t']` under
-    the plan P_xy of N, and compares with how surely it lands on itself under its graph's own plan:
+    *N is never negative, after any number of iterations.* First f and g are found for x and y against themselves, then
+    those of x against y, starting from them. No half step and no mean of two lowers the value of a concave maximum, and
+    at its start N is t/2 |a e^(f/t) - b e^(g/t)|^2 in the norm of the kernel exp(-C / t). That is positive definite:
+    what nodes share is a sum of inner products (min(p, q) is one, too), the rest concerns one node alone, or is a
+    constant that keeps the void at a distance. *N is 0 for identical graphs*, since each iteration of a graph against itself
+    at least halves the error of f (see `balance`), and from there N does not move.
+
+    **E** asks how surely an edge (s, t) lands on an edge, o_xy(s, t) = sum over (s', t') of w' P[s, s'] P[t, t'], under
+    the plan P of N, and compares with how surely it lands on itself under its graph's own plan:
 
         E = sum_{(s, t) in x} w (o_xx - o_xy)^2 + sum_{(s', t') in y} w' (o_yy - o_yx)^2
 
-    A sum of squares, 0 for identical graphs; where plans are sharp, the number of edges that are lost or new. An edge turned
-    round is lost. O(n m) on chains, else O(e_x m + e_y n).
+    A sum of squares, 0 for identical graphs; where plans are sharp, the number of edges that are lost or new, and an
+    edge turned round is both. O(n m) on chains, else O(e_x m + e_y n).
 
-    **Q** compares the out-degree density (out-degree / n) of all nodes: `0.3 |difference of means| + 0.7 |of variances|`.
+    **Q** compares the density of out-degrees, out / n: `0.3 |difference of means| + 0.7 |difference of variances|`.
 
-    Symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` int64 [n], `edge_index` [2, e], and optionally
-    `edge_weight` [e] (not negative) and `activation` [n, d]; predicted ones may have `existence` [n], and `label_log_prob`
-    [n, V] in place of x, the target then needs `label` int64 [m]. Memory O(n m + n^2 + m^2) per pair. Two small tensors are
-    read back from the device: the sizes, and the range of the costs.
+    All is symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` int64 [n], `edge_index` [2, e], and
+    optionally `edge_weight` [e], not negative, and `activation` [n, d]; a predicted one may have `existence` [n] in
+    [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` int64 [m]. Memory O((n + m)^2) a pair.
+    Read back from the device are the sizes, and the range of the costs (see `sinkhorn`).
     """
 
     def __init__(
@@ -86,8 +90,8 @@ class StructuralLoss(torch.nn.Module):
                 raise ValueError(f"the weight {name} must be finite and not negative, but is {weight}")
         if not (type + activation) / 2 <= void < float("inf"):
             raise ValueError(
-                f"void must be finite and at least half of type + activation, {(type + activation) / 2}, but is {void}: "
-                "below that the void would lie between the nodes and the loss could fall below 0"
+                f"void must be finite and at least (type + activation) / 2 = {(type + activation) / 2}, but is {void}: "
+                "the void would lie between the nodes, and the loss could fall below 0"
             )
         self.node, self.edge, self.clique = node, edge, clique
         self.iterations, self.temperature = iterations, temperature
@@ -96,7 +100,7 @@ class StructuralLoss(torch.nn.Module):
 
     @classmethod
     def edit(cls) -> "StructuralLoss":
-        """The setting that follows the graph edit distance best: a node, a type and an edge count 1 each."""
+        """The setting that follows graph edit distance best."""
         return cls(clique=0.0, type=0.5, activation=0.0, degree=0.5, context=0.4)
 
     def forward(self, predicted: Data, target: Data) -> StructuralDistance:
@@ -159,8 +163,8 @@ class StructuralLoss(torch.nn.Module):
 class _Side(NamedTuple):
     """One of the two graphs with what its costs are made of.
 
-    `left` of one times `right` of the other, [B, n + 1, d + 4] both, is what a pair of nodes (or voids) costs alone: the
-    inner product of their activations is in it, while the types, degrees and contexts they share are not.
+    `left` of one times `right` of the other, [B, n + 1, d + 4] both, is what a pair of nodes (or voids) costs before
+    the types, degrees and contexts that they share are taken off; the activations are in it.
     """
 
     graph: Padded
