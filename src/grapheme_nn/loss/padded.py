@@ -133,7 +133,7 @@ def _pad(graph: Data, side: str, pointer: Tensor, facts: list[int], dtype: torch
     if "edge_weight" in graph:
         weight = graph.edge_weight.to(dtype)
     chain = None
-    if is_chain:
+    if is_chain and nodes:
         chain = weight.new_zeros(graphs * nodes).index_add(0, source, weight).view(graphs, nodes)[:, :-1]
     return Padded(
         existence=spread(existence),

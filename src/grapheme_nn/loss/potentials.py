@@ -88,9 +88,9 @@ def balance(costs: Costs, weight: Tensor, iterations: int) -> Tensor:
     return potential
 
 
-def plan(costs: Costs, source: Tensor, target: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    """The plan that potentials make, [B, n, m]."""
-    result: Tensor = _Plan.apply(*costs, source, target, row, column)  # type: ignore[no-untyped-call]
+def plan(costs: Costs, source: Tensor, target: Tensor, row: Tensor, column: Tensor, *, corner: bool = True) -> Tensor:
+    """The plan that potentials make, [B, n, m]; with 0 in place of its last entry unless `corner`."""
+    result: Tensor = _Plan.apply(*costs, source, target, row, column, corner)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -202,29 +202,40 @@ class _Balance(torch.autograd.Function):
 class _Plan(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scaled: Tensor, kernel: Tensor | None, source: Tensor, target: Tensor, row: Tensor, column: Tensor
+        ctx: Any,
+        scaled: Tensor,
+        kernel: Tensor | None,
+        source: Tensor,
+        target: Tensor,
+        row: Tensor,
+        column: Tensor,
+        corner: bool,
     ) -> Tensor:
         if kernel is None:
             result = _ratio(scaled, row, column) * source[:, :, None] * target[:, None, :]
         else:
             result = (kernel * (source * row.exp())[:, :, None]).mul_((target * column.exp())[:, None, :])
-        weighed = ctx.needs_input_grad[2] or ctx.needs_input_grad[3]
-        ctx.save_for_backward(result, *((scaled, source, target, row, column) if weighed else ()))
+        if not corner:
+            result[:, -1, -1] = 0
+        ctx.corner, ctx.weighed = corner, any(ctx.needs_input_grad[2:4])
+        ctx.save_for_backward(result, *((scaled, source, target, row, column) if ctx.weighed else ()))
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        result, *weighed = ctx.saved_tensors
+        result, *rest = ctx.saved_tensors
         moved = grad * result
         by_source = by_target = None
-        if weighed:
-            scaled, source, target, row, column = weighed
+        if ctx.weighed:
+            scaled, source, target, row, column = rest
             ratio = _ratio(scaled, row, column).mul_(grad)
+            if not ctx.corner:
+                ratio[:, -1, -1] = 0
             by_source = torch.bmm(target[:, None, :], ratio.mT)[:, 0]
             by_target = torch.bmm(source[:, None, :], ratio)[:, 0]
         by_row, by_column = moved.sum(2), moved.sum(1)
-        return moved.neg_(), None, by_source, by_target, by_row, by_column
+        return moved.neg_(), None, by_source, by_target, by_row, by_column, None
 
 
 def _ratio(scaled: Tensor, row: Tensor, column: Tensor) -> Tensor:

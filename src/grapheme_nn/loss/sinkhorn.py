@@ -43,6 +43,10 @@ def sinkhorn(
         for name, side, shape in zip(("deletion", "insertion"), void, (source.shape, target.shape), strict=True):
             if side.shape != shape:
                 raise ValueError(f"the {name} costs of void must have shape {list(shape)}, but have {list(side.shape)}")
+            if side.device != cost.device:
+                raise ValueError(
+                    f"the {name} costs of void are on {side.device}, but cost is on {cost.device}: move one"
+                )
         deletion, insertion = (side.to(scaled) / temperature for side in void)
         scaled = border(scaled, deletion, insertion)
         deleted, inserted = source.sum(1, keepdim=True), target.sum(1, keepdim=True)

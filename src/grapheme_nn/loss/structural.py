@@ -49,8 +49,8 @@ class StructuralLoss(torch.nn.Module):
     those of x against y, starting from them. No half step and no mean of two lowers the value of a concave maximum, and
     at its start N is t/2 |a e^(f/t) - b e^(g/t)|^2 in the norm of the kernel exp(-C / t). That is positive definite:
     what nodes share is a sum of inner products (min(p, q) is one, too), the rest concerns one node alone, or is a
-    constant that keeps the void at a distance. *N is 0 for identical graphs*, since each iteration of a graph against itself
-    at least halves the error of f (see `balance`), and from there N does not move.
+    constant that keeps the void at a distance. *N is 0 for identical graphs*, since each iteration of a graph against
+    itself at least halves the error of f (see `balance`), and from there N does not move.
 
     **E** asks how surely an edge (s, t) lands on an edge, o_xy(s, t) = sum over (s', t') of w' P[s, s'] P[t, t'], under
     the plan P of N, and compares with how surely it lands on itself under its graph's own plan:
@@ -201,11 +201,21 @@ def _transport(
     x, y = torch.cat([x, y.sum(1, keepdim=True)], 1), torch.cat([y, x.sum(1, keepdim=True)], 1)
     own_x, own_y = balance(xx, x, iterations), balance(yy, y, iterations)
     row, column = meet(xy, x, y, own_x, own_y, iterations)
-    x_x, y_y, x_y = plan(xx, x, x, own_x, own_x), plan(yy, y, y, own_y, own_y), plan(xy, x, y, row, column)
-    # Differences first: between graphs that are nearly the same they are small, and keep their digits.
-    mass_x, mass_y, mass = x_x.sum((1, 2)), y_y.sum((1, 2)), x_y.sum((1, 2))
-    value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + ((mass_x - mass) + (mass_y - mass)) / 2
+    potentials = (x, x, own_x, own_x), (y, y, own_y, own_y), (x, y, row, column)
+    x_x, y_y, x_y = (plan(cost, *each, corner=False) for cost, each in zip(costs, potentials, strict=True))
+    # Differences first, node by node: between graphs that are nearly the same they are small, and keep their digits.
+    # What goes from void to void is as much as all nodes together, and takes more digits.
+    mass = (x_x.sum(2) - x_y.sum(2)).sum(1) + (y_y.sum(2) - x_y.sum(1)).sum(1)
+    void_x, void_y, void = (_void_to_void(*each) for each in potentials)
+    mass = mass + ((void_x - void) + (void_y - void)).to(mass.dtype)
+    value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + mass / 2
     return value, (x_x[:, :-1, :-1], y_y[:, :-1, :-1], x_y[:, :-1, :-1])
+
+
+def _void_to_void(source: Tensor, target: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    """The corner of the plan, whose cost is 0, in double precision: [B]."""
+    a, b, u, v = (part[:, -1].double() for part in (source, target, row, column))
+    return a * b * (u + v).clamp(max=80.0).exp()  # a bound where a and b are 0, so that nothing meets infinity
 
 
 def _edge_term(plans: tuple[Tensor, Tensor, Tensor], x: Edges, y: Edges) -> Tensor:
