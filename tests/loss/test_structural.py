@@ -217,7 +217,7 @@ def test_landing_is_the_sum_over_all_pairs_of_edges() -> None:
     predicted.edge_weight = torch.rand(4, dtype=torch.float64)
     target.edge_weight = torch.rand(2, dtype=torch.float64)
     x, y = pad_pair(predicted, target)
-    plan = torch.rand(1, 4, 3, dtype=torch.float64)
+    plan = torch.rand(1, 5, 4, dtype=torch.float64)
     x_on_y, y_on_x = landing(plan, x.edges, y.edges)
     for at, (s, t) in enumerate(predicted.edge_index.T.tolist()):
         parts = [

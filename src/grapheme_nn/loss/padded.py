@@ -116,20 +116,24 @@ def _pad(graph: Data, side: str, pointer: Tensor, facts: list[int], dtype: torch
         wrong = least if least < 0 else most
         raise ValueError(f"edge_index of the {side} graph refers to node {wrong}, but it has {count} nodes")
     graphs = pointer.size(0) - 1
-    sizes = pointer.diff()
-    graph_of = torch.repeat_interleave(torch.arange(graphs, device=pointer.device), sizes, output_size=count)
-    place = torch.arange(count, device=pointer.device) + (graph_of * nodes - pointer[graph_of])
+    source, target = graph.edge_index
+    place = None  # of each node in the padded graphs, where there is padding
+    if count < graphs * nodes:
+        graph_of = torch.repeat_interleave(
+            torch.arange(graphs, device=pointer.device), pointer.diff(), output_size=count
+        )
+        place = torch.arange(count, device=pointer.device) + (graph_of * nodes - pointer[graph_of])
+        source, target = place[source], place[target]
 
     def spread(values: Tensor) -> Tensor:
-        if count < graphs * nodes:
+        if place is not None:
             values = values.new_zeros(graphs * nodes, *values.shape[1:]).index_copy(0, place, values)
         return values.view(graphs, nodes, *values.shape[1:])
 
     existence = (
-        graph.existence.to(dtype) if "existence" in graph else torch.ones(count, dtype=dtype, device=place.device)
+        graph.existence.to(dtype) if "existence" in graph else torch.ones(count, dtype=dtype, device=pointer.device)
     )
-    source, target = place[graph.edge_index[0]], place[graph.edge_index[1]]
-    weight = torch.ones(source.size(0), dtype=dtype, device=place.device)
+    weight = torch.ones(source.size(0), dtype=dtype, device=pointer.device)
     if "edge_weight" in graph:
         weight = graph.edge_weight.to(dtype)
     chain = None

@@ -1,9 +1,10 @@
 """The room of the structural loss: how far one graph is from another, with a gradient to learn from."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch_geometric.data import Data
 
 from grapheme_nn.loss.padded import Edges, Padded, pad_pair
@@ -113,7 +114,7 @@ class StructuralLoss(torch.nn.Module):
         edge = _edge_term(plans, x.edges, y.edges)
         clique = _clique_term(x_side, y_side)
         total = self.node * node + self.edge * edge + self.clique * clique
-        return StructuralDistance(total, total.sum() / max(total.size(0), 1), node, edge, clique, plans[2])
+        return StructuralDistance(total, total.sum() / max(total.size(0), 1), node, edge, clique, plans[2][:, :-1, :-1])
 
     def extra_repr(self) -> str:
         return (
@@ -149,9 +150,9 @@ class StructuralLoss(torch.nn.Module):
         if self.degree_weight:  # |p - q| = p + q - 2 min(p, q)
             outward = torch.minimum(one.outward[:, :, None], other.outward[:, None, :])
             inward = torch.minimum(one.inward[:, :, None], other.inward[:, None, :])
-            shared = shared + self.degree_weight * (outward + inward)
+            shared += outward.add_(inward).mul_(self.degree_weight)
         if self.context_weight:
-            shared = shared + self.context_weight * _context(x, y, agreement)
+            shared += _context(x, y, agreement) * self.context_weight
         shared = torch.nn.functional.pad(shared, (0, 1, 0, 1))
         per_temperature = 1 / self.temperature
         return torch.baddbmm(shared, one.left, other.right.mT, beta=-per_temperature, alpha=per_temperature)
@@ -193,10 +194,8 @@ def _context(x: Padded, y: Padded, agreement: Tensor) -> Tensor:
     return (after + before) / 2
 
 
-def _transport(
-    costs: list[Costs], x: Tensor, y: Tensor, iterations: int
-) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """The node term in units of the temperature [B], and the plans [B, n, n], [B, m, m], [B, n, m] without the void."""
+def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tuple[Tensor, list[Tensor]]:
+    """The node term in units of the temperature [B], and the plans of x and x, y and y, x and y, with a void each."""
     xx, yy, xy = costs
     x, y = torch.cat([x, y.sum(1, keepdim=True)], 1), torch.cat([y, x.sum(1, keepdim=True)], 1)
     own_x, own_y = balance(xx, x, iterations), balance(yy, y, iterations)
@@ -209,7 +208,7 @@ def _transport(
     void_x, void_y, void = (_void_to_void(*each) for each in potentials)
     mass = mass + ((void_x - void) + (void_y - void)).to(mass.dtype)
     value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + mass / 2
-    return value, (x_x[:, :-1, :-1], y_y[:, :-1, :-1], x_y[:, :-1, :-1])
+    return value, [x_x, y_y, x_y]
 
 
 def _void_to_void(source: Tensor, target: Tensor, row: Tensor, column: Tensor) -> Tensor:
@@ -218,7 +217,7 @@ def _void_to_void(source: Tensor, target: Tensor, row: Tensor, column: Tensor) -
     return a * b * (u + v).clamp(max=80.0).exp()  # a bound where a and b are 0, so that nothing meets infinity
 
 
-def _edge_term(plans: tuple[Tensor, Tensor, Tensor], x: Edges, y: Edges) -> Tensor:
+def _edge_term(plans: list[Tensor], x: Edges, y: Edges) -> Tensor:
     x_x, y_y, x_y = plans
     x_on_x, _ = landing(x_x, x, x)
     y_on_y, _ = landing(y_y, y, y)
@@ -227,17 +226,40 @@ def _edge_term(plans: tuple[Tensor, Tensor, Tensor], x: Edges, y: Edges) -> Tens
 
 
 def landing(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
-    """How surely each edge of x lands on edges of y under the plan [B, n, m], and each edge of y on edges of x.
+    """How surely each edge of x lands on edges of y, and each edge of y on edges of x.
 
         o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']
 
-    Shapes: as `Edges.inner` gives them. O(n m) for two chains, else O(e_x m + e_y n).
+    Shapes: plan [B, n + 1, m + 1], the void last; returns as `Edges.inner` does. O(n m) for two chains, else
+    O(e_x m + e_y n).
     """
     if x.chain is not None and y.chain is not None:
-        both = plan[:, :-1, :-1] * plan[:, 1:, 1:]
+        both: Tensor = _Steps.apply(plan)  # type: ignore[no-untyped-call]
         return torch.bmm(y.chain[:, None, :], both.mT)[:, 0], torch.bmm(x.chain[:, None, :], both)[:, 0]
+    plan = plan[:, :-1, :-1]
     back = plan.mT
     return x.inner(plan, y.successors(back).mT), y.inner(back, x.successors(plan).mT)
+
+
+class _Steps(torch.autograd.Function):
+    """P[i, k] P[i + 1, k + 1] of a plan with a void: [B, n + 1, m + 1] to [B, n - 1, m - 1].
+
+    As slices it would be as exact; but the adjoint of each slice fills and adds a plan of its own.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, plan: Tensor) -> Tensor:
+        ctx.save_for_backward(plan)
+        return plan[:, :-2, :-2] * plan[:, 1:-1, 1:-1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (plan,) = ctx.saved_tensors
+        result = torch.zeros_like(plan)
+        torch.mul(grad, plan[:, 1:-1, 1:-1], out=result[:, :-2, :-2])
+        result[:, 1:-1, 1:-1].addcmul_(grad, plan[:, :-2, :-2])
+        return result
 
 
 def _clique_term(x: _Side, y: _Side) -> Tensor:
