@@ -5,9 +5,9 @@ A pair of potentials (u, v), in units of the temperature, makes the plan
     P[i, j] = a[i] b[j] exp(u[i] + v[j] - M[i, j]),    M = cost / temperature,
 
 of weights a [B, n] and b [B, m]. A half step sets one side right, u = -log sum_j b[j] exp(v[j] - M[:, j]), and never
-divides by a weight: a node that is not there (padding) simply weighs 0. The schemes below are compositions of half
-steps, so their adjoints are written from that of one half step, and keep only the potentials of each iteration:
-O((n + m) iterations) numbers beside the costs.
+divides by a weight: a node that is not there (padding) simply weighs 0, but some node of each side must weigh more. The
+schemes below are compositions of half steps, so their adjoints are written from that of one half step, and keep only
+the potentials of each iteration: O((n + m) iterations) numbers beside the costs.
 """
 
 from abc import ABC, abstractmethod
@@ -300,9 +300,6 @@ class _Kernel(_Form):
         self.turned = matrix.mT
         self.left: list[Tensor] = []  # each [B, r, n]
         self.right: list[Tensor] = []  # each [B, r, m]
-        # Where a side weighs nothing any state of the other will do, but 1 / 0.
-        self.no_source = (self.source.sum(2, keepdim=True) == 0).to(matrix.dtype)
-        self.no_target = (self.target.sum(2, keepdim=True) == 0).to(matrix.dtype)
 
     def enter(self, potential: Tensor) -> Tensor:
         return potential.exp()
@@ -314,10 +311,10 @@ class _Kernel(_Form):
         return (one * other).sqrt_()
 
     def rows(self, column: Tensor) -> Tensor:
-        return torch.baddbmm(self.no_target, self.target * column, self.turned).reciprocal_()
+        return torch.bmm(self.target * column, self.turned).reciprocal_()
 
     def columns(self, row: Tensor) -> Tensor:
-        return torch.baddbmm(self.no_source, self.source * row, self.matrix).reciprocal_()
+        return torch.bmm(self.source * row, self.matrix).reciprocal_()
 
     def pull_rows(self, column: Tensor, row: Tensor, grad: Tensor) -> Tensor:
         back, push = grad * row, self.target * column
@@ -378,10 +375,7 @@ class _Log(_Form):
 
     @staticmethod
     def _step(matrix: Tensor, exponent: Tensor) -> Tensor:
-        if not exponent.size(2):
-            return matrix.new_zeros(matrix.size(0), exponent.size(1), matrix.size(1))
-        total = torch.logsumexp(exponent[:, :, None, :] - matrix[:, None], 3)
-        return torch.where(total > _ABSENT / 2, -total, 0.0)
+        return -torch.logsumexp(exponent[:, :, None, :] - matrix[:, None], 3)
 
     def _pull(
         self,

@@ -32,13 +32,17 @@ def sinkhorn(
     """
     masked = source_mask is not None or target_mask is not None
     source_mask, target_mask = _checked(cost, source_mask, target_mask, iterations, temperature)
+    if not cost.numel():
+        return cost * 0.0
     if cost.dtype in (torch.float16, torch.bfloat16):
         cost = cost.float()
     scaled = cost / temperature
     source, target = source_mask.to(scaled.dtype), target_mask.to(scaled.dtype)
     if void is None:
-        source = source / source.sum(1, keepdim=True).clamp(min=1)
-        target = target / target.sum(1, keepdim=True).clamp(min=1)
+        # A side without nodes gets weights all the same, against 1 / 0, and loses its plan in the end.
+        nodes, others = source.sum(1, keepdim=True), target.sum(1, keepdim=True)
+        source = torch.where(nodes > 0, source / nodes.clamp(min=1), 1.0)
+        target = torch.where(others > 0, target / others.clamp(min=1), 1.0)
     else:
         for name, side, shape in zip(("deletion", "insertion"), void, (source.shape, target.shape), strict=True):
             if side.shape != shape:
@@ -49,24 +53,38 @@ def sinkhorn(
                 )
         deletion, insertion = (side.to(scaled) / temperature for side in void)
         scaled = border(scaled, deletion, insertion)
-        deleted, inserted = source.sum(1, keepdim=True), target.sum(1, keepdim=True)
-        source, target = torch.cat([source, inserted], 1), torch.cat([target, deleted], 1)
+        source, target = with_void(source, target)
     if masked:
         # Padding must not reach exp or a product, not even times 0: inf * 0 is NaN. It takes the least cost there is.
-        kept = (source > 0)[:, :, None] & (target > 0)[:, None, :]
-        scaled = torch.where(kept, scaled, _least(scaled.detach(), kept) if scaled.numel() else 0.0)
-    if scaled.numel():
-        scaled = scaled - scaled.detach().amin()  # changes no plan, and the kernel needs no room for large numbers
+        if void is not None:
+            source_mask, target_mask = (
+                torch.nn.functional.pad(m, (0, 1), value=True) for m in (source_mask, target_mask)
+            )
+        kept = source_mask[:, :, None] & target_mask[:, None, :]
+        scaled = torch.where(kept, scaled, _least(scaled.detach(), kept))
+    scaled = scaled - scaled.detach().amin()  # changes no plan, and the kernel needs no room for large numbers
     (costs,) = survey(scaled)
     row, column = alternate(costs, source, target, torch.zeros_like(target), iterations)
     result = plan(costs, source, target, row, column)
-    return result if void is None else result[:, :-1, :-1]
+    if void is not None:
+        return result[:, :-1, :-1]
+    return torch.where(kept, result, 0.0) if masked else result
 
 
 def border(cost: Tensor, deletion: Tensor, insertion: Tensor) -> Tensor:
     """The cost with a void row and column, [B, n + 1, m + 1]; the corner is 0."""
     wide = torch.cat([cost, deletion[:, :, None]], 2)
     return torch.cat([wide, torch.nn.functional.pad(insertion, (0, 1))[:, None, :]], 1)
+
+
+def with_void(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The weights [B, n + 1] and [B, m + 1] with a void on either side that can take all nodes of the other.
+
+    Between two graphs without nodes the voids weigh 1: there must be something to transport.
+    """
+    deleted, inserted = source.sum(1, keepdim=True), target.sum(1, keepdim=True)
+    nothing = (deleted + inserted == 0).to(source.dtype)
+    return torch.cat([source, inserted + nothing], 1), torch.cat([target, deleted + nothing], 1)
 
 
 def _least(scaled: Tensor, kept: Tensor) -> Tensor:
