@@ -148,6 +148,13 @@ def test_a_constant_on_all_costs_changes_nothing() -> None:
     torch.testing.assert_close(sinkhorn(cost + 1e3), sinkhorn(cost), rtol=1e-8, atol=1e-10)
 
 
+def test_autocast_does_not_reach_the_plan() -> None:
+    cost = torch.rand(2, 3, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = sinkhorn(cost)
+    torch.testing.assert_close(result, sinkhorn(cost), rtol=0, atol=0)
+
+
 def test_a_plan_without_nodes_is_empty() -> None:
     assert sinkhorn(torch.zeros(2, 0, 3)).shape == (2, 0, 3)
     assert sinkhorn(torch.zeros(2, 3, 0), void=(torch.ones(2, 3), torch.ones(2, 0))).shape == (2, 3, 0)

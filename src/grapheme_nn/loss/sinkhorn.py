@@ -64,8 +64,9 @@ def sinkhorn(
         scaled = torch.where(kept, scaled, _least(scaled.detach(), kept))
     scaled = scaled - scaled.detach().amin()  # changes no plan, and the kernel needs no room for large numbers
     (costs,) = survey(scaled)
-    row, column = alternate(costs, source, target, torch.zeros_like(target), iterations)
-    result = plan(costs, source, target, row, column)
+    with torch.autocast(cost.device.type, enabled=False):  # half precision would lose the plan
+        row, column = alternate(costs, source, target, torch.zeros_like(target), iterations)
+        result = plan(costs, source, target, row, column)
     if void is not None:
         return result[:, :-1, :-1]
     return torch.where(kept, result, 0.0) if masked else result

@@ -106,6 +106,10 @@ class StructuralLoss(torch.nn.Module):
 
     def forward(self, predicted: Data, target: Data) -> StructuralDistance:
         x, y = pad_pair(predicted, target)
+        with torch.autocast(x.existence.device.type, enabled=False):  # half precision would lose the plans
+            return self._distance(x, y)
+
+    def _distance(self, x: Padded, y: Padded) -> StructuralDistance:
         x_side, y_side = self._side(x), self._side(y)
         pairs = (x_side, x_side), (y_side, y_side), (x_side, y_side)
         costs = survey(*(self._cost(one, other) for one, other in pairs))
