@@ -3,6 +3,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import networkx as nx
+import ot
 import pytest
 import torch
 from hypothesis import given, settings
@@ -74,6 +75,60 @@ def soft_pair(nodes: list[int] = [4, 0, 1, 3, 2], targets: list[int] = [3, 2, 1,
         activation = torch.randn(m, 2, generator=generator, dtype=torch.float64).round()
         target.append(Data(label=label, edge_index=chain, activation=activation, num_nodes=m))
     return Batch.from_data_list(predicted), Batch.from_data_list(target)
+
+
+def bordered_cost(x: Data, y: Data) -> Tensor:
+    """The cost of the documentation with its default weights, written out for two graphs and a void."""
+    (n, m), h, k = (x.x.size(0), y.x.size(0)), x.activation, y.activation
+    degrees = [
+        torch.stack([torch.bincount(side.edge_index[way], minlength=side.x.size(0)) for way in (0, 1)], 1).double()
+        for side in (x, y)
+    ]
+    cost = torch.zeros(n + 1, m + 1, dtype=torch.float64)
+    for i in range(n):
+        for j in range(m):
+            cost[i, j] = 0.1 * (x.x[i] != y.x[j]) + 0.7 * (h[i] - k[j]).square().mean() / 2
+            cost[i, j] += 0.2 * (degrees[0][i] - degrees[1][j]).abs().sum() / 2
+    cost[:n, m] = 1 + 0.7 * h.square().mean(1) / 2 + 0.2 * degrees[0].sum(1) / 2
+    cost[n, :m] = 1 + 0.7 * k.square().mean(1) / 2 + 0.2 * degrees[1].sum(1) / 2
+    return cost
+
+
+@pytest.mark.parametrize("iterations", [1, 3, 2000])
+def test_the_node_term_is_the_debiased_dual_value_of_its_definition(iterations: int) -> None:
+    t = 0.2
+    x, y = with_activations(graph("abb", [(0, 1), (0, 2)]), 0), with_activations(graph("ba", [(1, 0)]), 1)
+    ours = StructuralLoss(iterations=iterations, temperature=t)(x, y).node[0]
+    a, b = torch.tensor([1.0, 1, 1, 2]).double(), torch.tensor([1.0, 1, 3]).double()
+    xx, yy, xy = bordered_cost(x, x), bordered_cost(y, y), bordered_cost(x, y)
+
+    def best(cost: Tensor, weight: Tensor, other: Tensor) -> Tensor:
+        return -t * torch.logsumexp(weight.log() + (other - cost) / t, 1)
+
+    def value(cost: Tensor, a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> Tensor:
+        return a @ f + b @ g - t * (a[:, None] * b * ((f[:, None] + g - cost) / t).exp()).sum()
+
+    own_f, own_g = torch.zeros(4).double(), torch.zeros(3).double()
+    for _ in range(iterations):
+        own_f, own_g = (own_f + best(xx, a, own_f)) / 2, (own_g + best(yy, b, own_g)) / 2
+    f, g, late_f, late_g = own_f, own_g, own_f, own_g
+    for _ in range(iterations):
+        f = best(xy, b, g)
+        g = best(xy.T, a, f)
+        late_g = best(xy.T, a, late_f)
+        late_f = best(xy, b, late_g)
+    f, g = (f + late_f) / 2, (g + late_g) / 2
+    node = value(xy, a, b, f, g) - value(xx, a, a, own_f, own_f) / 2 - value(yy, b, b, own_g, own_g) / 2
+    torch.testing.assert_close(ours, node, rtol=1e-9, atol=1e-11)
+    if iterations == 2000:
+        converged = [transport_cost(cost, p, q, t) for cost, p, q in ((xy, a, b), (xx, a, a), (yy, b, b))]
+        torch.testing.assert_close(ours, converged[0] - converged[1] / 2 - converged[2] / 2, rtol=1e-7, atol=1e-9)
+
+
+def transport_cost(cost: Tensor, a: Tensor, b: Tensor, t: float) -> Tensor:
+    """The least <P, C> + t KL(P | a b^T), the plan by POT."""
+    plan = ot.bregman.sinkhorn_log(a, b, cost, t, numItermax=20000, stopThr=1e-15)
+    return (plan * cost).sum() + t * (plan * (plan / (a[:, None] * b)).log()).sum()
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
