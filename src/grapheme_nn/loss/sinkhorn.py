@@ -25,7 +25,7 @@ def sinkhorn(
     void node on either side, as heavy as the other side's nodes together, is their partner (void to void costs 0).
 
     Shapes: cost [B, n, m]; masks bool [B, n] and [B, m], False for padding, where the cost may be anything, inf
-    included; returns P [B, n, m], 0 in padding.
+    included; returns P [B, n, m], 0 in padding, in single precision where cost is in half.
 
     Where the costs range over less than 40 temperatures, iterations are products with exp(-cost / temperature),
     otherwise log-sum-exps. To choose, and to refuse NaN, two numbers are read back from the device.
