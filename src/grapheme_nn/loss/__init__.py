@@ -1,0 +1,7 @@
+"""Losses: how far a predicted graph is from its target."""
+
+from grapheme_nn.loss.edit_distance import EditDistance, edit_distance
+from grapheme_nn.loss.sinkhorn import sinkhorn
+from grapheme_nn.loss.structural import StructuralDistance, StructuralLoss
+
+__all__ = ["EditDistance", "StructuralDistance", "StructuralLoss", "edit_distance", "sinkhorn"]

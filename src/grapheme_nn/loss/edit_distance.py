@@ -1,0 +1,86 @@
+"""The room of edit distance: how many nodes and edges one must change to make one graph of another. For evaluation."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import networkx as nx
+from torch import Tensor
+from torch_geometric.data import Data
+
+
+class EditDistance(NamedTuple):
+    """The edit distance of two graphs, or where it is not `exact`, the shortest edit path found."""
+
+    value: float
+    lower: float  # no edit path is shorter
+    exact: bool
+
+
+def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, seconds: float = 1.0) -> EditDistance:
+    """The graph edit distance: the least number of insertions, deletions and changes of nodes and edges.
+
+        d(x, y) = min over partial matchings of nodes: relabelled + deleted + inserted nodes + deleted + inserted edges
+
+    Graphs of up to `exact_up_to` nodes are compared exactly, by networkx; its time grows fast (0.2 s at 8 nodes, 11 s
+    at 10). Larger ones get what is found within `seconds` (an upper bound: never more than matching nodes in their
+    order costs), and a lower bound from the counts of types and edges; where both are equal, the value is exact.
+
+    Graphs are PyG `Data` with `x` int64 [n] and `edge_index` [2, e], directed, repeated edges counted once; weights and
+    activations are not looked at. On the host.
+    """
+    if exact_up_to < 0:
+        raise ValueError(f"exact_up_to must not be negative, but is {exact_up_to}")
+    if not seconds > 0:
+        raise ValueError(f"seconds must be positive, but is {seconds}")
+    x, y = _types("predicted", predicted), _types("target", target)
+    x_edges, y_edges = _edges("predicted", predicted, len(x)), _edges("target", target, len(y))
+    lower = max(len(x), len(y)) - (Counter(x) & Counter(y)).total() + abs(len(x_edges) - len(y_edges))
+    upper = _in_order(x, y, x_edges, y_edges)
+    if upper == lower:
+        return EditDistance(float(upper), float(lower), True)
+    small = max(len(x), len(y)) <= exact_up_to
+    found = nx.graph_edit_distance(
+        _networkx(x, x_edges),
+        _networkx(y, y_edges),
+        node_match=_same_type,
+        upper_bound=upper,
+        timeout=None if small else seconds,
+    )
+    value = upper if found is None else min(upper, found)
+    if small:
+        lower = value
+    return EditDistance(float(value), float(lower), value == lower)
+
+
+def _in_order(x: list[int], y: list[int], x_edges: set[tuple[int, int]], y_edges: set[tuple[int, int]]) -> int:
+    """What it costs to make the first node the first, the second the second, and so on."""
+    relabelled = sum(one != other for one, other in zip(x, y, strict=False))
+    return relabelled + abs(len(x) - len(y)) + len(x_edges ^ y_edges)
+
+
+def _networkx(types: list[int], edges: set[tuple[int, int]]) -> nx.DiGraph:
+    graph = nx.DiGraph()
+    graph.add_nodes_from((node, {"x": type_}) for node, type_ in enumerate(types))
+    graph.add_edges_from(sorted(edges))
+    return graph
+
+
+def _same_type(one: dict[str, int], other: dict[str, int]) -> bool:
+    return one["x"] == other["x"]
+
+
+def _types(side: str, graph: Data) -> list[int]:
+    if not isinstance(graph.get("x"), Tensor) or graph.x.dim() != 1:
+        raise ValueError(f"the {side} graph has no x of shape [n]: give each node an integer that says what it is")
+    if graph.get("batch") is not None:
+        raise ValueError(f"the {side} graph is a batch: compare its graphs one by one, batch.to_data_list()")
+    types: list[int] = graph.x.tolist()
+    return types
+
+
+def _edges(side: str, graph: Data, nodes: int) -> set[tuple[int, int]]:
+    edges: list[list[int]] = graph.edge_index.T.tolist()
+    for edge in edges:
+        if not 0 <= min(edge) <= max(edge) < nodes:
+            raise ValueError(f"edge_index of the {side} graph has the edge {edge}, but the graph has {nodes} nodes")
+    return {(source, target) for source, target in edges}

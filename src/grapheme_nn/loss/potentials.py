@@ -1,0 +1,240 @@
+"""The room of potentials: the iterations behind entropic transport, each with a hand-written adjoint.
+
+A pair of potentials (u, v), in units of the temperature, makes the plan
+
+    P[i, j] = a[i] b[j] exp(u[i] + v[j] - M[i, j]),    M = cost / temperature,
+
+of weights a [B, n] and b [B, m]. The schemes below are compositions of half steps (`halfstep`), so their adjoints are
+written from that of one half step, and keep only the potentials of each iteration: O((n + m) iterations) numbers beside
+the costs.
+"""
+
+from math import isfinite
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from grapheme_nn.loss.halfstep import BOUND, Form, form_of
+
+LOG_FORM_FROM = 40.0
+"""Range of cost / temperature from which exp(-cost / temperature) is not formed: it would lose its small entries."""
+
+
+class Costs(NamedTuple):
+    """Costs in units of the temperature, and exp(-costs) where their range allows it."""
+
+    scaled: Tensor  # [B, n, m]
+    kernel: Tensor | None  # [B, n, m], without gradient: it reaches `scaled`
+
+
+def survey(*scaled: Tensor) -> list[Costs]:
+    """The costs with their kernels, or without any where they range over 40 temperatures or more.
+
+    Reads two numbers back from the device, at once, and refuses costs that are not finite.
+    """
+    ends = [torch.stack(part.detach().aminmax()) for part in scaled if part.numel()]
+    least, most = 0.0, 0.0
+    if ends:
+        table = torch.stack(ends)
+        least, most = torch.stack([table[:, 0].amin(), table[:, 1].amax()]).tolist()
+    if not isfinite(most - least):
+        raise ValueError(
+            f"costs must be finite where masks keep them, but range from {least} to {most} temperatures: "
+            "mask such pairs, or use a large finite cost"
+        )
+    if most - least >= LOG_FORM_FROM or max(-least, most) >= 2 * LOG_FORM_FROM:
+        return [Costs(part, None) for part in scaled]
+    return [Costs(part, part.detach().neg().exp_()) for part in scaled]
+
+
+def alternate(costs: Costs, source: Tensor, target: Tensor, start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+    """Potentials (u, v) after `iterations` of u <- rows(v), v <- columns(u), from v = start.
+
+    Each half step maximises the dual value `<a, u> + <b, v> - sum P` over its side, so the value never falls.
+    Shapes: costs [B, n, m], source [B, n], target and start [B, m]; returns [B, n], [B, m].
+    """
+    potentials: tuple[Tensor, Tensor] = _Alternate.apply(*costs, source, target, start, iterations)  # type: ignore[no-untyped-call]
+    return potentials
+
+
+def meet(
+    costs: Costs, source: Tensor, target: Tensor, start_row: Tensor, start_column: Tensor, iterations: int
+) -> tuple[Tensor, Tensor]:
+    """The mean of two runs of `alternate`, one from v = start_column and rows first, one from u = start_row and columns
+    first: the same for (x, y) and, transposed, for (y, x).
+
+    The dual value is concave, so that of the mean is not below their mean. The runs go hand in hand, half a step apart.
+    Shapes: as in `alternate`, start_row [B, n].
+    """
+    potentials: tuple[Tensor, Tensor] = _Meet.apply(  # type: ignore[no-untyped-call]
+        *costs, source, target, start_row, start_column, iterations
+    )
+    return potentials
+
+
+def balance(costs: Costs, weight: Tensor, iterations: int) -> Tensor:
+    """The potential u of a graph against itself (both sides have it), after `iterations` of u <- (u + rows(u)) / 2.
+
+    Near the solution rows() acts as minus the plan, whose eigenvalues lie in [0, 1] where exp(-costs) is positive
+    definite; so every iteration at least halves the error, at any temperature. Shapes: costs [B, n, n], symmetric;
+    weight [B, n]; returns [B, n].
+    """
+    potential: Tensor = _Balance.apply(*costs, weight, iterations)  # type: ignore[no-untyped-call]
+    return potential
+
+
+def plan(costs: Costs, source: Tensor, target: Tensor, row: Tensor, column: Tensor, *, corner: bool = True) -> Tensor:
+    """The plan that potentials make, [B, n, m]; with 0 in place of its last entry unless `corner`."""
+    result: Tensor = _Plan.apply(*costs, source, target, row, column, corner)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Alternate(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scaled: Tensor,
+        kernel: Tensor | None,
+        source: Tensor,
+        target: Tensor,
+        start: Tensor,
+        iterations: int,
+    ) -> tuple[Tensor, Tensor]:
+        form = form_of(scaled, kernel, source, target)
+        rows, columns = [], [form.enter(start[:, None])]
+        for _ in range(iterations):
+            rows.append(form.rows(columns[-1]))
+            columns.append(form.columns(rows[-1]))
+        ctx.form = type(form)
+        ctx.save_for_backward(form.matrix, source, target, torch.stack(rows), torch.stack(columns))
+        return form.leave(rows[-1])[:, 0], form.leave(columns[-1])[:, 0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_row: Tensor, grad_column: Tensor) -> tuple[Tensor | None, ...]:
+        matrix, source, target, rows, columns = ctx.saved_tensors
+        form: Form = ctx.form(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
+        rows, columns = rows.unbind(), columns.unbind()
+        grad, last = grad_column[:, None], len(rows) - 1
+        for step in range(last, -1, -1):
+            grad = form.pull_columns(rows[step], columns[step + 1], grad)
+            if step == last:
+                grad = grad + grad_row[:, None]
+            grad = form.pull_rows(columns[step], rows[step], grad)
+        return form.grad_scaled(), None, form.grad_source(), form.grad_target(), grad[:, 0], None
+
+
+class _Meet(torch.autograd.Function):
+    """Runs side by side in the second dimension: rows first, and columns first. The latter makes its first half step
+    alone, ahead of the loop, and its last but one column is its result.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scaled: Tensor,
+        kernel: Tensor | None,
+        source: Tensor,
+        target: Tensor,
+        start_row: Tensor,
+        start_column: Tensor,
+        iterations: int,
+    ) -> tuple[Tensor, Tensor]:
+        form = form_of(scaled, kernel, source, target)
+        first = form.enter(start_row[:, None])
+        rows, columns = [], [torch.cat([form.enter(start_column[:, None]), form.columns(first)], 1)]
+        for _ in range(iterations):
+            rows.append(form.rows(columns[-1]))
+            columns.append(form.columns(rows[-1]))
+        ctx.form = type(form)
+        ctx.save_for_backward(form.matrix, source, target, first, torch.stack(rows), torch.stack(columns))
+        row, column = form.leave(rows[-1]), form.leave(torch.stack([columns[-1][:, 0], columns[-2][:, 1]], 1))
+        return row.mean(1), column.mean(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_row: Tensor, grad_column: Tensor) -> tuple[Tensor | None, ...]:
+        matrix, source, target, first, rows, columns = ctx.saved_tensors
+        form: Form = ctx.form(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
+        rows, columns = rows.unbind(), columns.unbind()
+        half, nothing = grad_column / 2, torch.zeros_like(grad_column)
+        grad, last = torch.stack([half, nothing], 1), len(rows) - 1
+        for step in range(last, -1, -1):
+            grad = form.pull_columns(rows[step], columns[step + 1], grad)
+            if step == last:
+                grad = grad + (grad_row / 2)[:, None]
+            grad = form.pull_rows(columns[step], rows[step], grad)
+            if step == last:
+                grad = grad + torch.stack([nothing, half], 1)
+        by_row = form.pull_columns(first, columns[0][:, 1:], grad[:, 1:])
+        return form.grad_scaled(), None, form.grad_source(), form.grad_target(), by_row[:, 0], grad[:, 0], None
+
+
+class _Balance(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scaled: Tensor, kernel: Tensor | None, weight: Tensor, iterations: int) -> Tensor:
+        form = form_of(scaled, kernel, weight, weight)
+        states, steps = [form.enter(torch.zeros_like(weight)[:, None])], []
+        for _ in range(iterations):
+            steps.append(form.rows(states[-1]))
+            states.append(form.halfway(states[-1], steps[-1]))
+        ctx.form = type(form)
+        ctx.save_for_backward(form.matrix, weight, torch.stack(states[:-1]), torch.stack(steps))
+        return form.leave(states[-1])[:, 0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        matrix, weight, states, steps = ctx.saved_tensors
+        form: Form = ctx.form(matrix, weight, weight, weighed=ctx.needs_input_grad[2])
+        grad = grad[:, None]
+        for state, step in zip(reversed(states.unbind()), reversed(steps.unbind()), strict=True):
+            grad = grad / 2
+            grad = grad + form.pull_rows(state, step, grad)
+        return form.grad_scaled(), None, form.grad_target(), None
+
+
+class _Plan(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scaled: Tensor,
+        kernel: Tensor | None,
+        source: Tensor,
+        target: Tensor,
+        row: Tensor,
+        column: Tensor,
+        corner: bool,
+    ) -> Tensor:
+        if kernel is None:
+            result = _ratio(scaled, row, column) * source[:, :, None] * target[:, None, :]
+        else:
+            result = (kernel * (source * row.exp())[:, :, None]).mul_((target * column.exp())[:, None, :])
+        if not corner:
+            result[:, -1, -1] = 0
+        ctx.corner, ctx.weighed = corner, any(ctx.needs_input_grad[2:4])
+        ctx.save_for_backward(result, *((scaled, source, target, row, column) if ctx.weighed else ()))
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        result, *rest = ctx.saved_tensors
+        moved = grad * result
+        by_source = by_target = None
+        if ctx.weighed:
+            scaled, source, target, row, column = rest
+            ratio = _ratio(scaled, row, column).mul_(grad)
+            if not ctx.corner:
+                ratio[:, -1, -1] = 0
+            by_source = torch.bmm(target[:, None, :], ratio.mT)[:, 0]
+            by_target = torch.bmm(source[:, None, :], ratio)[:, 0]
+        by_row, by_column = moved.sum(2), moved.sum(1)
+        return moved.neg_(), None, by_source, by_target, by_row, by_column, None
+
+
+def _ratio(scaled: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    """The plan per unit of both weights."""
+    return (row[:, :, None] + column[:, None, :] - scaled).clamp_(max=BOUND).exp_()

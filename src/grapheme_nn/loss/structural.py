@@ -1,0 +1,283 @@
+"""The room of the structural loss: how far one graph is from another, with a gradient to learn from."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch_geometric.data import Data
+
+from grapheme_nn.loss.padded import Edges, Padded, pad_pair
+from grapheme_nn.loss.potentials import Costs, balance, meet, plan, survey
+from grapheme_nn.loss.sinkhorn import check_options, with_void
+
+
+class StructuralDistance(NamedTuple):
+    """What `StructuralLoss` returns, for B pairs of graphs padded to n predicted and m target nodes."""
+
+    total: Tensor  # [B]: the weighted sum of the three terms
+    mean: Tensor  # []: of total; what one trains on
+    node: Tensor  # [B]
+    edge: Tensor  # [B]
+    clique: Tensor  # [B]
+    plan: Tensor  # [B, n, m]: which node went where; what a row or column lacks to 1 was deleted or inserted
+
+
+class StructuralLoss(torch.nn.Module):
+    """The distance between predicted and target graphs: of their nodes, of their edges, and of their density.
+
+        total = node * N + edge * E + clique * Q
+
+    **N** is the debiased cost of transport between the nodes of x and of y. With cost C and temperature t,
+
+        W(x, y) = max_{f, g} <a, f> + <b, g> - t sum_ij a_i b_j exp((f_i + g_j - C_ij) / t)
+        N = W(x, y) - W(x, x) / 2 - W(y, y) / 2
+
+    where every node weighs 1 (a predicted one its `existence`) and on either side a void, the partner of what is
+    deleted or inserted, weighs as much as the nodes of the other. A pair of nodes costs what each would alone, and a
+    type, less what they share; to the void a node goes for `void` and what it costs alone:
+
+        C_ij = alone_i + alone_j + type - shared_ij,    C_i,void = alone_i + void,    C_void,void = 0
+        shared = type [same type] + activation <h, h'> / d + degree (min(out, out') + min(in, in')) + context <k, k'>
+        alone = activation |h|^2 / 2d + degree (out + in) / 2 + context |k|^2 / 2
+
+    so C_ij is made of `type [other type]`, `activation |h - h'|^2 / 2d`, `degree (|out - out'| + |in - in'|) / 2` and
+    `context |k - k'|^2 / 2`, where k counts the types of a node's successors and of its predecessors (half of each).
+    Two types are as far apart as two independent activations of unit variance. A graph without activations gives their
+    weight to the type. Of predicted label distributions p, [same type] is p(label).
+
+    *N is never negative, after any number of iterations.* First f and g are found for x and y against themselves, then
+    those of x against y, starting from them. No half step and no mean of two lowers the value of a concave maximum, and
+    at its start N is t/2 |a e^(f/t) - b e^(g/t)|^2 in the norm of the kernel exp(-C / t). That is positive definite:
+    what nodes share is a sum of inner products (min(p, q) is one, too), the rest concerns one node alone, or is a
+    constant that keeps the void at a distance. *N is 0 for identical graphs*, since each iteration of a graph against
+    itself at least halves the error of f (see `balance`), and from there N does not move.
+
+    **E** asks how surely an edge (s, t) lands on an edge, o_xy(s, t) = sum over (s', t') of w' P[s, s'] P[t, t'], under
+    the plan P of N, and compares with how surely it lands on itself under its graph's own plan:
+
+        E = sum_{(s, t) in x} w (o_xx - o_xy)^2 + sum_{(s', t') in y} w' (o_yy - o_yx)^2
+
+    A sum of squares, 0 for identical graphs; where plans are sharp, the number of edges that are lost or new, and an
+    edge turned round is both. O(n m) on chains, else O(e_x m + e_y n).
+
+    **Q** compares the density of out-degrees, out / n: `0.3 |difference of means| + 0.7 |difference of variances|`.
+
+    All is symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` int64 [n], `edge_index` [2, e], and
+    optionally `edge_weight` [e], not negative, and `activation` [n, d]; a predicted one may have `existence` [n] in
+    [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` int64 [m]. Memory O((n + m)^2) a pair.
+    Read back from the device are the sizes, and the range of the costs (see `sinkhorn`).
+    """
+
+    def __init__(
+        self,
+        *,
+        node: float = 1.0,
+        edge: float = 0.5,
+        clique: float = 2.0,
+        iterations: int = 20,
+        temperature: float = 0.1,
+        type: float = 0.1,
+        activation: float = 0.7,
+        degree: float = 0.2,
+        context: float = 0.0,
+        void: float = 1.0,
+    ) -> None:
+        super().__init__()
+        check_options(iterations, temperature)
+        weights = {"node": node, "edge": edge, "clique": clique, "type": type, "activation": activation}
+        for name, weight in (weights | {"degree": degree, "context": context}).items():
+            if not 0 <= weight < float("inf"):
+                raise ValueError(f"the weight {name} must be finite and not negative, but is {weight}")
+        if not (type + activation) / 2 <= void < float("inf"):
+            raise ValueError(
+                f"void must be finite and at least (type + activation) / 2 = {(type + activation) / 2}, but is {void}: "
+                "the void would lie between the nodes, and the loss could fall below 0"
+            )
+        self.node, self.edge, self.clique = node, edge, clique
+        self.iterations, self.temperature = iterations, temperature
+        self.type_weight, self.activation_weight = type, activation
+        self.degree_weight, self.context_weight, self.void = degree, context, void
+
+    @classmethod
+    def edit(cls) -> "StructuralLoss":
+        """The setting that follows graph edit distance best."""
+        return cls(clique=0.0, type=0.5, activation=0.0, degree=0.5, context=0.4)
+
+    def forward(self, predicted: Data, target: Data) -> StructuralDistance:
+        x, y = pad_pair(predicted, target)
+        with torch.autocast(x.existence.device.type, enabled=False):  # half precision would lose the plans
+            return self._distance(x, y)
+
+    def _distance(self, x: Padded, y: Padded) -> StructuralDistance:
+        x_side, y_side = self._side(x), self._side(y)
+        pairs = (x_side, x_side), (y_side, y_side), (x_side, y_side)
+        costs = survey(*(self._cost(one, other) for one, other in pairs))
+        node, plans = _transport(costs, x.existence, y.existence, self.iterations)
+        node = node * self.temperature
+        edge = _edge_term(plans, x.edges, y.edges)
+        clique = _clique_term(x_side, y_side)
+        total = self.node * node + self.edge * edge + self.clique * clique
+        return StructuralDistance(total, total.sum() / max(total.size(0), 1), node, edge, clique, plans[2][:, :-1, :-1])
+
+    def extra_repr(self) -> str:
+        return (
+            f"node={self.node}, edge={self.edge}, clique={self.clique}, iterations={self.iterations}, "
+            f"temperature={self.temperature}, type={self.type_weight}, activation={self.activation_weight}, "
+            f"degree={self.degree_weight}, context={self.context_weight}, void={self.void}"
+        )
+
+    def _side(self, graph: Padded) -> "_Side":
+        there = graph.existence[:, :, None]
+        outward, inward = graph.edges.successors(there), graph.edges.predecessors(there)
+        alone = (outward + inward) * (self.degree_weight / 2)
+        activation = outward[:, :, :0] if graph.activation is None else graph.activation
+        by_channel = self.activation_weight / max(activation.size(2), 1)
+        alone = alone + activation.square().sum(2, keepdim=True) * (by_channel / 2)
+        if self.context_weight:
+            around = _context(graph, graph, _agreement(graph, graph)).diagonal(dim1=1, dim2=2)
+            alone = alone + around[:, :, None] * (self.context_weight / 2)
+        # The void is one more row: alone it costs nothing, and it shares nothing.
+        activation, alone, node = (
+            torch.nn.functional.pad(part, (0, 0, 0, 1)) for part in (activation, alone, torch.ones_like(there))
+        )
+        void, one = 1 - node, torch.ones_like(node)
+        left = torch.cat([activation * -by_channel, alone, one, node, void], 2)
+        right = torch.cat([activation, one, alone, self._by_type(graph) * node + self.void * void, self.void * node], 2)
+        outward, inward = (torch.nn.functional.pad(part[:, :, 0], (0, 1)) for part in (outward, inward))
+        return _Side(graph, outward, inward, left, right)
+
+    def _cost(self, one: "_Side", other: "_Side") -> Tensor:
+        """The cost between the nodes of two graphs and the void, in units of the temperature: [B, n + 1, m + 1]."""
+        x, y = one.graph, other.graph
+        agreement = _agreement(x, y)
+        # |p - q| = p + q - 2 min(p, q). In place from here on: new memory costs more than the arithmetic.
+        shared = torch.minimum(one.outward[:, :, None], other.outward[:, None, :])
+        shared.add_(torch.minimum(one.inward[:, :, None], other.inward[:, None, :])).mul_(self.degree_weight)
+        nodes = shared[:, :-1, :-1]
+        nodes.add_(agreement, alpha=self._by_type(x))
+        if self.context_weight:
+            nodes.add_(_context(x, y, agreement), alpha=self.context_weight)
+        per_temperature = 1 / self.temperature
+        return shared.baddbmm_(one.left, other.right.mT, beta=-per_temperature, alpha=per_temperature)
+
+    def _by_type(self, graph: Padded) -> float:
+        return self.type_weight + (self.activation_weight if graph.activation is None else 0.0)
+
+
+class _Side(NamedTuple):
+    """One of the two graphs with what its costs are made of.
+
+    `left` of one times `right` of the other, [B, n + 1, d + 4] both, is what a pair of nodes (or voids) costs before
+    the types, degrees and contexts that they share are taken off; the activations are in it.
+    """
+
+    graph: Padded
+    outward: Tensor  # [B, n + 1]: out-degree, of the void 0
+    inward: Tensor  # [B, n + 1]: in-degree
+    left: Tensor
+    right: Tensor
+
+
+def _agreement(x: Padded, y: Padded) -> Tensor:
+    """The probability that two nodes have the same type, [B, n, m]."""
+    if x.probability is not None and y.probability is not None:
+        return torch.bmm(x.probability, y.probability.mT)
+    assert y.identity is not None  # a predicted graph alone may be soft, and comes first
+    if x.probability is not None:
+        return x.probability.gather(2, y.identity[:, None, :].expand(-1, x.probability.size(1), -1))
+    assert x.identity is not None
+    same = x.existence.new_empty(x.existence.shape[0], x.existence.shape[1], y.existence.shape[1])
+    # Into floats at once: on a CPU three times as fast as into bools first.
+    return torch.eq(x.identity[:, :, None], y.identity[:, None, :], out=same)
+
+
+def _context(x: Padded, y: Padded, agreement: Tensor) -> Tensor:
+    """The inner products of the sums of types around the nodes, mean over after and before: [B, n, m]."""
+    there = x.existence[:, :, None] * agreement * y.existence[:, None, :]
+    after = y.edges.successors(x.edges.successors(there).mT).mT
+    before = y.edges.predecessors(x.edges.predecessors(there).mT).mT
+    return (after + before) / 2
+
+
+def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tuple[Tensor, list[Tensor]]:
+    """The node term in units of the temperature [B], and the plans of x and x, y and y, x and y, with a void each."""
+    xx, yy, xy = costs
+    x, y = with_void(x, y)
+    own_x, own_y = balance(xx, x, iterations), balance(yy, y, iterations)
+    row, column = meet(xy, x, y, own_x, own_y, iterations)
+    potentials = (x, x, own_x, own_x), (y, y, own_y, own_y), (x, y, row, column)
+    x_x, y_y, x_y = (plan(cost, *each, corner=False) for cost, each in zip(costs, potentials, strict=True))
+    # Differences first, node by node: between graphs that are nearly the same they are small, and keep their digits.
+    # What goes from void to void is as much as all nodes together, and takes more digits.
+    mass = (x_x.sum(2) - x_y.sum(2)).sum(1) + (y_y.sum(2) - x_y.sum(1)).sum(1)
+    void_x, void_y, void = (_void_to_void(*each) for each in potentials)
+    mass = mass + ((void_x - void) + (void_y - void)).to(mass.dtype)
+    value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + mass / 2
+    return value, [x_x, y_y, x_y]
+
+
+def _void_to_void(source: Tensor, target: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    """The corner of the plan, whose cost is 0, in double precision: [B]."""
+    a, b, u, v = (part[:, -1].double() for part in (source, target, row, column))
+    return a * b * (u + v).clamp(max=80.0).exp()  # a bound where a and b are 0, so that nothing meets infinity
+
+
+def _edge_term(plans: list[Tensor], x: Edges, y: Edges) -> Tensor:
+    x_x, y_y, x_y = plans
+    x_on_x, _ = landing(x_x, x, x)
+    y_on_y, _ = landing(y_y, y, y)
+    x_on_y, y_on_x = landing(x_y, x, y)
+    return x.total((x_on_x - x_on_y).square()) + y.total((y_on_y - y_on_x).square())
+
+
+def landing(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
+    """How surely each edge of x lands on edges of y, and each edge of y on edges of x.
+
+        o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']
+
+    Shapes: plan [B, n + 1, m + 1], the void last; returns as `Edges.inner` does. O(n m) for two chains, else
+    O(e_x m + e_y n).
+    """
+    if x.chain is not None and y.chain is not None:
+        both: Tensor = _Steps.apply(plan)  # type: ignore[no-untyped-call]
+        return torch.bmm(y.chain[:, None, :], both.mT)[:, 0], torch.bmm(x.chain[:, None, :], both)[:, 0]
+    plan = plan[:, :-1, :-1]
+    back = plan.mT
+    return x.inner(plan, y.successors(back).mT), y.inner(back, x.successors(plan).mT)
+
+
+class _Steps(torch.autograd.Function):
+    """P[i, k] P[i + 1, k + 1] of a plan with a void: [B, n + 1, m + 1] to [B, n - 1, m - 1].
+
+    As slices it would be as exact; but the adjoint of each slice fills and adds a plan of its own.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, plan: Tensor) -> Tensor:
+        ctx.save_for_backward(plan)
+        return plan[:, :-2, :-2] * plan[:, 1:-1, 1:-1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (plan,) = ctx.saved_tensors
+        result = torch.zeros_like(plan)
+        torch.mul(grad, plan[:, 1:-1, 1:-1], out=result[:, :-2, :-2])
+        result[:, 1:-1, 1:-1].addcmul_(grad, plan[:, :-2, :-2])
+        return result
+
+
+def _clique_term(x: _Side, y: _Side) -> Tensor:
+    (x_mean, x_variance), (y_mean, y_variance) = (_density(side) for side in (x, y))
+    return 0.3 * (x_mean - y_mean).abs() + 0.7 * (x_variance - y_variance).abs()
+
+
+def _density(side: _Side) -> tuple[Tensor, Tensor]:
+    """Mean and variance of out-degree / n over the nodes of each graph, [B] each; 0 for a graph without nodes."""
+    there = side.graph.existence
+    nodes = there.sum(1, keepdim=True)
+    nodes = torch.where(nodes > 0, nodes, 1.0)
+    density, share = side.outward[:, :-1] / nodes, there / nodes
+    mean = (share * density).sum(1, keepdim=True)
+    return mean[:, 0], (share * (density - mean).square()).sum(1)
