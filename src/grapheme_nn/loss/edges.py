@@ -49,13 +49,15 @@ def check_edges(labels: Tensor, edge: Tensor | None, slot_mask: Tensor, reach: i
     return torch.where(_edge_mask(slot_mask, edge.size(2) - 1), edge, -torch.inf)
 
 
-def arriving_edges(leaving: Tensor, nothing: float = 0) -> Tensor:
-    """Edges by where they lead: [B, n + 1, reach], row v from vertices v - reach to v - 1, from `leaving` by origin."""
+def arriving_edges(leaving: Tensor) -> Tensor:
+    """Edges by where they lead, [B, n + 1, reach], row v from vertices v - reach to v - 1; `leaving` is by origin.
+
+    Entries for vertices before vertex 0 are those of other vertices: they must meet something that makes them harmless.
+    """
     batch, vertices, reach = leaving.shape
-    padded = nn.functional.pad(leaving, (0, 0, reach, 0), value=nothing)
-    # Column o of row v is row v + o, column reach - 1 - o, of the padded edges.
-    strides = ((vertices + reach) * reach, reach, reach - 1)
-    return padded.as_strided((batch, vertices, reach), strides, reach - 1).contiguous()
+    # Column o of row v is row v - reach + o, column reach - 1 - o: a strided view that begins before the first row.
+    flat = nn.functional.pad(leaving.reshape(-1), (reach * reach, 0))
+    return flat.as_strided((batch, vertices, reach), (vertices * reach, reach, reach - 1), reach - 1).contiguous()
 
 
 def _edge_mask(slot_mask: Tensor, reach: int) -> Tensor:

@@ -135,8 +135,10 @@ def _by_probability(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor
     alpha[0, :, reach] = 1
     scale = torch.ones(m + 1, batch, 1, dtype=torch.float64)
     tiny = torch.finfo(torch.float64).tiny
+    product = torch.empty_like(arriving)  # one for all steps: fresh memory costs more than the arithmetic
     for j in range(m):
-        inflow = (alpha[j].unfold(1, reach, 1)[:, :vertices] * arriving).sum(2).mul_(p[j])
+        torch.mul(alpha[j].unfold(1, reach, 1)[:, :vertices], arriving, out=product)
+        inflow = product.sum(2).mul_(p[j])
         torch.sum(inflow, 1, keepdim=True, out=scale[j + 1]).clamp_(min=tiny)
         torch.div(inflow, scale[j + 1], out=alpha[j + 1, :, reach:])
     alpha = alpha[:, :, reach:]
@@ -164,7 +166,7 @@ def _by_probability(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor
         torch.mul(beta, p[j - 1], out=outflow[:, :vertices]).div_(scale[j])
         window = outflow[:, 1:].unfold(1, reach, 1)
         edges.addcmul_(alpha[j - 1][:, :, None], window)
-        beta = (window * leaving).sum(2)
+        beta = torch.mul(window, leaving, out=product).sum(2)
     # What falls below 1e-308 is lost: at most 1e-258 of alpha where no scale is below 1e-50, and so at most 1e-28 of
     # the posterior where no beta is above 1e230.
     trusted = spelled[:, 0] & (largest.amax(1) < 1e230) & ((scale[:, :, 0] > 1e-50) | ~steps).all(0)
@@ -179,7 +181,7 @@ def _by_logarithm(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor, 
     exact = torch.promote_types(label.dtype, torch.float32)
     with torch.enable_grad():
         label, edge = (x.detach().to(exact).clamp(min=_NEVER).requires_grad_() for x in (label, edge))
-        arriving = arriving_edges(edge[:, :, 1:], _NEVER)
+        arriving = arriving_edges(edge[:, :, 1:])
         alpha = label.new_full((batch, vertices), _NEVER)
         alpha[:, 0] = 0
         reached = [alpha]

@@ -134,23 +134,24 @@ def _monotone(label: Tensor, void: Tensor, length: Tensor) -> tuple[Tensor, Tens
     """
     batch, n, m = label.shape
     exact = torch.promote_types(label.dtype, torch.float32 if label.device.type == "mps" else torch.float64)
-    ahead = torch.cat([label, label.flip(1, 2)]).transpose(0, 1).to(exact).contiguous()  # [n, 2 B, m]
-    keep = torch.cat([void, void.flip(1)]).T.to(exact).contiguous()[:, :, None]  # [n, 2 B, 1]
-    reached = ahead.new_full((n + 1, 2 * batch, m + 1), -torch.inf)
+    # The batch comes last, so that a step's slices over j are contiguous.
+    ahead = torch.cat([label, label.flip(1, 2)]).permute(1, 2, 0).to(exact).contiguous()  # [n, m, 2 B]
+    keep = torch.cat([void, void.flip(1)]).T.to(exact).contiguous()[:, None]  # [n, 1, 2 B]
+    reached = ahead.new_empty(n + 1, m + 1, 2 * batch)
+    reached[0] = -torch.inf
     first = torch.cat([torch.zeros_like(length), m - length])  # turned round, the padding of the targets comes first
-    reached[0].scatter_(1, first[:, None], 0.0)
+    reached[0].scatter_(0, first[None], 0.0)
     for i in range(n):
         torch.add(reached[i], keep[i], out=reached[i + 1])
-        spelled = reached[i, :, :-1] + ahead[i]
-        torch.logaddexp(reached[i + 1, :, 1:], spelled, out=reached[i + 1, :, 1:])
-    before = reached[:-1, :batch]  # [n, B, m + 1]: before slot i, j targets are spelled
-    after = reached[:-1, batch:].flip(0, 2)  # after slot i, the targets from j on are still to be spelled
-    total = reached[n, :batch].gather(1, length[:, None])  # [B, 1]
+        spelled = reached[i, :-1] + ahead[i]
+        torch.logaddexp(reached[i + 1, 1:], spelled, out=reached[i + 1, 1:])
+    before = reached[:-1, :, :batch]  # [n, m + 1, B]: before slot i, j targets are spelled
+    after = reached[:-1, :, batch:].flip(0, 1)  # after slot i, the targets from j on are still to be spelled
+    total = reached[n, :, :batch].gather(0, length[None])[0]
     possible = total > -torch.inf
-    level = torch.where(possible, total, 0)
-    plan = (before[:, :, :-1] + ahead[:, :batch] + after[:, :, 1:] - level).exp_().transpose(0, 1)
-    plan = torch.where(possible[:, :, None], plan, 0)
-    return -total[:, 0], plan, torch.where(possible, 1 - plan.sum(2), 0)
+    plan = before[:, :-1] + ahead[:, :, :batch] + after[:, 1:] - torch.where(possible, total, torch.inf)
+    plan = plan.exp_().permute(2, 0, 1)
+    return -total, plan, torch.where(possible[:, None], 1 - plan.sum(2), 0)
 
 
 def _disorder(plan: Tensor) -> Tensor:
