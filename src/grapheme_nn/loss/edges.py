@@ -33,7 +33,9 @@ def edge_log_softmax(score: Tensor, slot_mask: Tensor | None = None) -> Tensor:
         raise ValueError(f"score must be [B, n + 1, 1 + reach] with reach at least 1, but is {list(score.shape)}")
     if slot_mask is None:
         slot_mask = score.new_ones(score.size(0), score.size(1) - 1, dtype=torch.bool)
-    return torch.where(_edge_mask(slot_mask, score.size(2) - 1), score, -torch.inf).log_softmax(2)
+    elsewhere = score.new_full((score.size(2),), -torch.inf)
+    elsewhere[0] = 0  # from a slot that is not there one can only end, so that no row is without probability
+    return torch.where(_edge_mask(slot_mask, score.size(2) - 1), score, elsewhere).log_softmax(2)
 
 
 def check_edges(labels: Tensor, edge: Tensor | None, slot_mask: Tensor, reach: int | None = None) -> Tensor:
@@ -66,6 +68,4 @@ def _edge_mask(slot_mask: Tensor, reach: int) -> Tensor:
     there = slot_mask.new_zeros(batch, n + 1 + reach)
     there[:, 0] = True
     there[:, 1 : n + 1] = slot_mask
-    mask = there.as_strided((batch, n + 1, 1 + reach), (n + 1 + reach, 1, 1)).clone()
-    mask[:, :, 0] = True
-    return mask
+    return there.as_strided((batch, n + 1, 1 + reach), (n + 1 + reach, 1, 1)) & there[:, : n + 1, None]

@@ -126,7 +126,7 @@ def _by_probability(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor
     p = torch.zeros(m, batch, vertices, dtype=torch.float64)
     p[:, :, 1:] = label.permute(2, 0, 1)
     p[:, :, 1:].exp_()
-    e = edge.to(torch.float64).exp_()
+    e = edge.to(torch.float64).exp()
     end, leaving = e[:, :, 0], e[:, :, 1:].contiguous()
     arriving = arriving_edges(leaving)
 
@@ -242,11 +242,11 @@ def _follow(step: Tensor, score: Tensor, label: Tensor) -> Walk:
     walked = torch.cat(visited, 1)
     ended = walked == vertices
     total = torch.where(ended, 0, score.gather(1, walked.clamp(max=vertices - 1))).sum(1)
-    slots = torch.where(ended, 0, walked)[:, 1:] - 1
-    labels = torch.where(slots >= 0, label.gather(1, slots.clamp(min=0)), VOID)
-    length = (slots >= 0).sum(1)
+    length = (~ended[:, 1:]).sum(1)
     width = int(length.max()) if batch else 0
-    return Walk(labels[:, :width], slots[:, :width], length, total)
+    walked = torch.where(ended, 0, walked)[:, 1 : width + 1]
+    labels = nn.functional.pad(label, (1, 0), value=VOID).gather(1, walked)
+    return Walk(labels, walked - 1, length, total)
 
 
 def _widen(walk: Walk, width: int) -> Walk:

@@ -1,0 +1,100 @@
+"""Both spelling losses train: numbers become roman numerals, and held-out ones are spelled right."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from grapheme_nn.loss import (
+    PathLoss,
+    Spelling,
+    TransportLoss,
+    best_path,
+    edge_log_softmax,
+    edge_score,
+    greedy_path,
+    most_probable_labels,
+)
+
+SYMBOLS = " IVXLCDM"
+ROMAN = ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL"))
+ROMAN += ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+CHILDREN = 4
+
+
+def to_roman(number: int) -> str:
+    text = ""
+    for value, numeral in ROMAN:
+        count, number = divmod(number, value)
+        text += numeral * count
+    return text
+
+
+def pad(rows: list[list[int]]) -> Tensor:
+    width = max(map(len, rows))
+    return torch.tensor([row + [0] * (width - len(row)) for row in rows])
+
+
+class Speller(nn.Module):
+    """Digits, a recurrence in both directions, four children of each digit, and for each a label and edges."""
+
+    def __init__(self, channels: int = 64) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, channels, padding_idx=0)
+        self.recur = nn.LSTM(channels, channels, bidirectional=True, batch_first=True)
+        self.split = nn.Linear(2 * channels, CHILDREN * channels)
+        self.label = nn.Linear(channels, len(SYMBOLS))
+        self.begin = nn.Parameter(torch.zeros(channels))
+        self.leave, self.arrive, self.end = nn.Linear(channels, 32), nn.Linear(channels, 32), nn.Linear(channels, 1)
+
+    def forward(self, digits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mask = digits > 0
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.embed(digits), mask.sum(1), batch_first=True, enforce_sorted=False
+        )
+        hidden = nn.utils.rnn.pad_packed_sequence(self.recur(packed)[0], batch_first=True)[0]
+        slots = self.split(hidden).relu().view(digits.size(0), -1, self.begin.numel())
+        slot_mask = mask.repeat_interleave(CHILDREN, 1)
+        vertices = torch.cat([self.begin.expand(digits.size(0), 1, -1), slots], 1)
+        score = edge_score(self.leave(vertices), self.arrive(slots), self.end(vertices)[:, :, 0])
+        return self.label(slots), edge_log_softmax(score, slot_mask), slot_mask
+
+
+def train(spell, decode, epochs: int, seed: int = 0) -> float:
+    """The share of held-out numbers that are spelled exactly, after training on the others."""
+    generator = torch.Generator().manual_seed(seed)
+    numbers = (torch.randperm(3999, generator=generator) + 1).tolist()
+    digits = pad([[int(c) + 1 for c in str(number)] for number in numbers])
+    target = pad([[SYMBOLS.index(c) for c in to_roman(number)] for number in numbers])
+    held_out = 800
+    torch.manual_seed(seed)
+    model = Speller()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    batches = (len(numbers) - held_out) // 64
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 5e-3, total_steps=epochs * batches, pct_start=0.2)
+    for _ in range(epochs):
+        for batch in (torch.randperm(len(numbers) - held_out, generator=generator) + held_out).split(64)[:batches]:
+            optimiser.zero_grad()
+            spell(*model(digits[batch]), target[batch]).mean.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+            schedule.step()
+    model.eval()
+    with torch.no_grad():
+        spelled = decode(*model(digits[:held_out]))
+    width = max(spelled.size(1), target.size(1))
+    spelled = nn.functional.pad(spelled, (0, width - spelled.size(1)))
+    return (spelled == nn.functional.pad(target[:held_out], (0, width - target.size(1)))).all(1).double().mean().item()
+
+
+def without_void(labels: Tensor) -> Tensor:
+    return torch.cat([torch.full_like(labels[:, :, :1], -torch.inf), labels[:, :, 1:]], 2).log_softmax(2)
+
+
+def by_path(labels: Tensor, edges: Tensor, slot_mask: Tensor, target: Tensor) -> Spelling:
+    return PathLoss()(without_void(labels), target, slot_mask=slot_mask, target_mask=target > 0, edge_log_prob=edges)
+
+
+def by_transport(loss: TransportLoss):
+    return lambda labels, edges, slot_mask, target: loss(
+        labels.log_softmax(2), target, slot_mask=slot_mask, target_mask=target > 0
+    )
