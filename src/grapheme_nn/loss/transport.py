@@ -9,8 +9,8 @@ from grapheme_nn.loss.spelling import VOID, Pairs, Spelling, check_slots, pair, 
 
 Order = Literal["exact", "soft"]
 
-# Costs of more temperatures than this count as this: e^250 squared is a number in float64, and so is its inverse.
-_LONGEST = 250.0
+_LONGEST = 1e4  # a larger cost counts as this, so that labels of probability 0 have one
+_NEVER = -1e30  # minus infinity that can be subtracted from itself
 
 
 class TransportLoss(nn.Module):
@@ -83,28 +83,32 @@ class TransportLoss(nn.Module):
     def _soft(self, pairs: Pairs, void: Tensor) -> Spelling:
         temperature, weight = self.temperature, self.weight / self.temperature
         possible = pairs.length <= pairs.slot_mask.sum(1)
-        there = (pairs.slot_mask[:, :, None] & pairs.target_mask[:, None, :] & possible[:, None, None]).double()
-        missing = (~pairs.target_mask | ~possible[:, None])[:, None, :].double()  # [B, 1, m]
-        closeness = (pairs.label.double() / temperature).clamp(min=-_LONGEST)
-        unused = (void.double() / temperature).clamp(min=-_LONGEST).exp()[:, None, :]  # [B, 1, n]
+        there = pairs.slot_mask[:, :, None] & pairs.target_mask[:, None, :] & possible[:, None, None]
+        wanted = pairs.target_mask & possible[:, None]
+        missing = (~wanted)[:, None, :].double()
+        closeness = pairs.label.double().clamp(min=-_LONGEST) / temperature
+        unused = void.double().clamp(min=-_LONGEST) / temperature
 
         plan = _mean_monotone(pairs, there)
-        column = 1 - missing
+        f, g = torch.zeros_like(unused), torch.zeros_like(missing[:, 0])  # log P = f + g + closeness - disorder
         for _ in range(self.rounds):
             disorder = weight * _disorder(plan)
-            kernel = (closeness - disorder).exp() * there
-            for _ in range(self.iterations):
-                row = 1 / (column @ kernel.transpose(1, 2) + unused)  # [B, 1, n]
-                column = (1 - missing) / (row @ kernel + missing)  # [B, 1, m]
+            energy = torch.where(there, closeness - disorder, _NEVER)
+            # One step with logarithms, which no cost is too large for; what is left to scale fits into numbers.
+            f = -torch.logaddexp((energy + g[:, None, :]).logsumexp(2), unused)
+            g = torch.where(wanted, -(energy + f[:, :, None]).logsumexp(1), 0)
+            kernel, spare = (energy + f[:, :, None] + g[:, None, :]).exp(), (unused + f).exp()[:, None]
+            column = torch.ones_like(missing)  # [B, 1, m]
+            row = 1 / (kernel.sum(2)[:, None] + spare)  # [B, 1, n]
+            for _ in range(self.iterations - 1):
+                column = 1 / (row @ kernel + missing)
+                row = 1 / (column @ kernel.transpose(1, 2) + spare)
             plan = row.transpose(1, 2) * kernel * column
-        # log P = log row + log kernel + log column, so cost and entropy leave only the scalings of rows and columns.
-        mass = plan.sum(2) + (row * unused)[:, 0]
-        value = (mass * row[:, 0].log()).sum(1) + ((1 - missing) * (column + missing).log())[:, 0].sum(1)
-        linear = (plan * disorder).sum((1, 2))
+            f, g = f + row.log()[:, 0], g + column.log()[:, 0]
         behind = plan.flip(1).cumsum(1).flip(1)
-        value = value - linear + weight * (behind[:, :, :-1] * plan[:, :, 1:]).sum((1, 2))
-        value = torch.where(possible, value * temperature, torch.inf).to(void.dtype)
-        return Spelling(value, plan.detach().to(void.dtype))
+        disorderly = weight * (behind[:, :, :-1] * plan[:, :, 1:]).sum((1, 2)) - (plan * disorder).sum((1, 2))
+        value = temperature * (f.sum(1) + g.sum(1) + disorderly)
+        return Spelling(torch.where(possible, value, torch.inf).to(void.dtype), plan.detach().to(void.dtype))
 
     def extra_repr(self) -> str:
         soft = f", weight={self.weight}, rounds={self.rounds}, iterations={self.iterations}"
@@ -163,7 +167,7 @@ def _disorder(plan: Tensor) -> Tensor:
 
 
 def _mean_monotone(pairs: Pairs, there: Tensor) -> Tensor:
-    """The mean of all monotone plans, C(i, j) C(n - 1 - i, m - 1 - j) / C(n, m), where `there` is not 0."""
+    """The mean of all monotone plans, C(i, j) C(n - 1 - i, m - 1 - j) / C(n, m), where `there`."""
     slots, targets = pairs.slot_mask.sum(1)[:, None, None], pairs.length[:, None, None]
     i = pairs.slot_mask.cumsum(1)[:, :, None] - 1
     j = torch.arange(pairs.label.size(2), device=i.device)
@@ -175,4 +179,4 @@ def _mean_monotone(pairs: Pairs, there: Tensor) -> Tensor:
         return torch.where((k >= 0) & (k <= n), value, -torch.inf)
 
     log_mean = binomial(i, j) + binomial(slots - 1 - i, targets - 1 - j) - binomial(slots, targets)
-    return torch.where(there > 0, log_mean, -torch.inf).exp()
+    return torch.where(there, log_mean, -torch.inf).exp()
