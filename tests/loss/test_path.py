@@ -23,12 +23,12 @@ def walks(n: int, reach: int, length: int | None = None):
                 yield walk
 
 
-def walk_score(walk: tuple[int, ...], labels: list[int], label_log_prob: Tensor, edges: Tensor) -> Tensor:
-    score, here = label_log_prob.new_zeros(()), 0
+def walk_score(walk: tuple[int, ...], labels: list[int], label_log_prob: list, edges: list) -> float:
+    score, here = 0.0, 0
     for vertex, label in zip(walk, labels, strict=True):
-        score = score + edges[here, vertex - here] + label_log_prob[vertex - 1, label]
+        score += edges[here][vertex - here] + label_log_prob[vertex - 1][label]
         here = vertex
-    return score + edges[here, 0]
+    return score + edges[here][0]
 
 
 def enumerated(label_log_prob: Tensor, edges: Tensor, target: list[int], n: int) -> tuple[Tensor, Tensor]:
@@ -37,7 +37,8 @@ def enumerated(label_log_prob: Tensor, edges: Tensor, target: list[int], n: int)
     found = list(walks(n, edges.size(1) - 1, len(target)))
     if not found:
         return torch.tensor(INF, dtype=torch.float64), plan
-    scores = torch.stack([walk_score(walk, target, label_log_prob, edges) for walk in found])
+    spoken, ways = label_log_prob.tolist(), edges.tolist()
+    scores = torch.tensor([walk_score(walk, target, spoken, ways) for walk in found], dtype=torch.float64)
     for walk, probability in zip(found, scores.softmax(0), strict=True):
         for j, vertex in enumerate(walk):
             plan[vertex - 1, j] += probability
@@ -193,11 +194,12 @@ def test_best_path_is_the_best_of_all_walks(seed, n, reach, normalise):
     edges, slot_mask = rest["edge_log_prob"], rest["slot_mask"]
     found = best_path(label_log_prob, edges, slot_mask=slot_mask, normalise=normalise)
     for item in range(3):
-        _, label = label_log_prob[item, :, 1:].max(1)
+        label = label_log_prob[item, :, 1:].argmax(1).tolist()
+        spoken, ways = label_log_prob[item].tolist(), edges[item].tolist()
         candidates = []
         for walk in walks(int(slot_mask[item].sum()), reach):
-            labels = [int(label[v - 1]) + 1 for v in walk]
-            score = float(walk_score(walk, labels, label_log_prob[item], edges[item]))
+            labels = [label[v - 1] + 1 for v in walk]
+            score = walk_score(walk, labels, spoken, ways)
             candidates.append((score / (len(walk) + 1) if normalise else score, score, walk, labels))
         _, score, walk, labels = max(candidates)
         length = int(found.length[item])
@@ -230,8 +232,8 @@ def test_greedy_path_takes_the_best_next_step(seed, n, reach):
             walk.append(here - 1)
         assert found.slots[item, : found.length[item]].tolist() == walk
         labels = found.labels[item, : found.length[item]].tolist()
-        score = walk_score(tuple(v + 1 for v in walk), labels, label_log_prob[item], edges[item])
-        assert found.score[item].item() == pytest.approx(float(score), abs=1e-10)
+        score = walk_score(tuple(v + 1 for v in walk), labels, label_log_prob[item].tolist(), edges[item].tolist())
+        assert found.score[item].item() == pytest.approx(score, abs=1e-10)
 
 
 def test_edge_scores_are_scaled_products_of_a_vertex_and_a_later_slot():

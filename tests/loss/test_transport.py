@@ -96,7 +96,7 @@ def test_gradients_are_exact(order, temperature, n, m):
 @given(st.integers(0, 999), st.integers(2, 12), st.integers(0, 6), st.sampled_from([0.5, 1.0]))
 @settings(max_examples=40, deadline=None)
 def test_a_soft_plan_shares_each_slot_between_targets_and_void(seed, n, m, temperature):
-    label_log_prob, target, masks = example(seed, n, m, 3.0)
+    label_log_prob, target, masks = example(seed, n, m)
     loss = TransportLoss(order="soft", temperature=temperature, iterations=200)
     spelling = loss(label_log_prob, target, **masks)
     possible = masks["target_mask"].sum(1) <= masks["slot_mask"].sum(1)
@@ -105,7 +105,7 @@ def test_a_soft_plan_shares_each_slot_between_targets_and_void(seed, n, m, tempe
     assert (spelling.plan.sum(2) <= 1 + 1e-9).all()
     assert spelling.plan[~(masks["slot_mask"][:, :, None] & masks["target_mask"][:, None, :])].eq(0).all()
     roomy = 2 * masks["target_mask"].sum(1) <= masks["slot_mask"].sum(1)  # elsewhere it takes Sinkhorn longer
-    torch.testing.assert_close(spelling.plan.sum(1)[roomy], masks["target_mask"].double()[roomy], rtol=0, atol=1e-3)
+    torch.testing.assert_close(spelling.plan.sum(1)[roomy], masks["target_mask"].double()[roomy], rtol=0, atol=0.01)
 
 
 def test_the_edge_term_puts_a_soft_plan_in_order():

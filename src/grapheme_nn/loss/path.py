@@ -92,7 +92,7 @@ def best_path(
     not at a disadvantage. Shapes as in `PathLoss`. O(n reach), a few times that with `normalise`.
     """
     ahead, label = _ahead(label_log_prob, edge_log_prob, slot_mask)
-    walk = _viterbi(ahead, label, ahead.new_zeros(ahead.size(0)))
+    walk = _viterbi(ahead, label)
     while normalise:
         # Dinkelbach: the walk w with the best S(w) - rate |w| has, for the best ratio of an earlier walk as rate, a
         # ratio at least as good, and the best one when nothing changes.
@@ -201,25 +201,24 @@ def _ahead(labels: Tensor, edge: Tensor, slot_mask: Tensor | None) -> tuple[Tens
     """Per vertex the log-probability of ending and of each next slot with its best label; the best labels [B, n]."""
     batch, n, count = labels.shape
     slot_mask = check_slots(labels, slot_mask)
-    edge = check_edges(labels, edge, slot_mask)
-    reach = edge.size(2) - 1
+    ahead = check_edges(labels, edge, slot_mask)
+    reach = ahead.size(2) - 1
     if count < 2:
         raise ValueError("label_log_prob has the void only: a walk needs at least one label to spell")
     best, label = labels[:, :, VOID + 1 :].max(2)
-    padded = best.new_full((batch, n + 1 + reach), -torch.inf)
-    padded[:, 0] = 0
-    padded[:, 1 : n + 1] = torch.where(slot_mask, best, -torch.inf)
-    gain = padded.unfold(1, 1 + reach, 1).clone()
-    gain[:, :, 0] = 0
-    return gain + edge, label + VOID + 1
+    best = nn.functional.pad(torch.where(slot_mask, best, -torch.inf), (0, reach), value=-torch.inf)
+    ahead[:, :, 1:] += best.unfold(1, reach, 1)
+    return ahead, label + VOID + 1
 
 
-def _viterbi(ahead: Tensor, label: Tensor, rate: Tensor) -> Walk:
-    """The walk with the largest sum of `ahead` - rate over its steps; `score` is the sum without the rate."""
+def _viterbi(ahead: Tensor, label: Tensor, rate: Tensor | None = None) -> Walk:
+    """The walk with the largest sum of `ahead` - `rate` [B] over its steps; `score` is the sum without the rate."""
     batch, vertices, width = ahead.shape
     rest = ahead.new_full((vertices + width, batch), -torch.inf)  # rest[v]: the best from vertex v to the end
     step = torch.empty(vertices, batch, dtype=torch.long, device=ahead.device)
-    gains = (ahead - rate[:, None, None]).permute(1, 2, 0).contiguous()  # [n + 1, 1 + reach, B]
+    gains = ahead.permute(1, 2, 0).contiguous()  # [n + 1, 1 + reach, B]
+    if rate is not None:
+        gains -= rate
     for v in range(vertices - 1, -1, -1):
         rest[v] = 0  # after the end, column 0, nothing follows
         best, step[v] = (gains[v] + rest[v : v + width]).max(0)
