@@ -1,5 +1,6 @@
 """Both spelling losses train: numbers become roman numerals, and held-out ones are spelled right."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +19,15 @@ SYMBOLS = " IVXLCDM"
 ROMAN = ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL"))
 ROMAN += ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
 CHILDREN = 4
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small tensors are fastest on one thread, and a busy machine does not make it wait for another."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def to_roman(number: int) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from grapheme_nn.loss.edges import arriving_edges, check_edges
-from grapheme_nn.loss.spelling import VOID, Spelling, check_slots, pair, with_gradient
+from grapheme_nn.loss.spelling import VOID, Spelling, check_slots, exact_dtype, pair, with_gradient
 
 # Minus infinity for the recursion that autograd follows: large enough to be impossible, and -1e30 + 1e30 is not nan.
 _NEVER = -1e30
@@ -178,7 +178,7 @@ def _by_logarithm(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor, 
     """The forward recursion in logarithms, and autograd for the posteriors: for any device and any probabilities."""
     batch, n, m = label.shape
     vertices, reach = n + 1, edge.size(2) - 1
-    exact = torch.promote_types(label.dtype, torch.float32)
+    exact = exact_dtype(label)
     with torch.enable_grad():
         label, edge = (x.detach().to(exact).clamp(min=_NEVER).requires_grad_() for x in (label, edge))
         arriving = arriving_edges(edge[:, :, 1:])
@@ -199,11 +199,10 @@ def _by_logarithm(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor, 
 
 def _ahead(labels: Tensor, edge: Tensor, slot_mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Per vertex the log-probability of ending and of each next slot with its best label; the best labels [B, n]."""
-    batch, n, count = labels.shape
     slot_mask = check_slots(labels, slot_mask)
     ahead = check_edges(labels, edge, slot_mask)
     reach = ahead.size(2) - 1
-    if count < 2:
+    if labels.size(2) < 2:
         raise ValueError("label_log_prob has the void only: a walk needs at least one label to spell")
     best, label = labels[:, :, VOID + 1 :].max(2)
     best = nn.functional.pad(torch.where(slot_mask, best, -torch.inf), (0, reach), value=-torch.inf)

@@ -87,6 +87,11 @@ def check_slots(label_log_prob: Tensor, slot_mask: Tensor | None) -> Tensor:
     return slot_mask
 
 
+def exact_dtype(tensor: Tensor) -> torch.dtype:
+    """The type that recursions run in: float64, which sums over many plans want, where the device has it."""
+    return torch.float32 if tensor.device.type == "mps" else torch.float64
+
+
 class _KnownGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, *inputs_and_gradients: Tensor) -> Tensor:

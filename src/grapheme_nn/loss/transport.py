@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from grapheme_nn.loss.spelling import VOID, Pairs, Spelling, check_slots, pair, with_gradient
+from grapheme_nn.loss.spelling import VOID, Pairs, Spelling, check_slots, exact_dtype, pair, with_gradient
 
 Order = Literal["exact", "soft"]
 
@@ -93,9 +93,10 @@ class TransportLoss(nn.Module):
         possible = pairs.length <= pairs.slot_mask.sum(1)
         there = pairs.slot_mask[:, :, None] & pairs.target_mask[:, None, :] & possible[:, None, None]
         wanted = pairs.target_mask & possible[:, None]
-        missing = (~wanted)[:, None, :].double()
-        closeness = pairs.label.double().clamp(min=-_LONGEST) / temperature
-        unused = void.double().clamp(min=-_LONGEST) / temperature
+        exact = exact_dtype(void)
+        missing = (~wanted)[:, None, :].to(exact)
+        closeness = pairs.label.to(exact).clamp(min=-_LONGEST) / temperature
+        unused = void.to(exact).clamp(min=-_LONGEST) / temperature
 
         plan = _mean_monotone(pairs, there)
         f, g = torch.zeros_like(unused), torch.zeros_like(missing[:, 0])  # log P = f + g + closeness - disorder
@@ -177,7 +178,7 @@ def _monotone(label: Tensor, void: Tensor, length: Tensor) -> tuple[Tensor, Tens
     from the last slot backwards runs beside it as the second half of the batch.
     """
     batch, n, m = label.shape
-    exact = torch.promote_types(label.dtype, torch.float32 if label.device.type == "mps" else torch.float64)
+    exact = exact_dtype(label)
     # The batch comes last, so that a step's slices over j are contiguous.
     ahead = torch.cat([label, label.flip(1, 2)]).permute(1, 2, 0).to(exact).contiguous()  # [n, m, 2 B]
     keep = torch.cat([void, void.flip(1)]).T.to(exact).contiguous()[:, None]  # [n, 1, 2 B]
@@ -211,7 +212,9 @@ def _mean_monotone(pairs: Pairs, there: Tensor) -> Tensor:
     slots, targets = pairs.slot_mask.sum(1)[:, None, None], pairs.length[:, None, None]
     i = pairs.slot_mask.cumsum(1)[:, :, None] - 1
     j = torch.arange(pairs.label.size(2), device=i.device)
-    factorial = torch.arange(pairs.label.size(1) + 1, device=i.device).clamp(min=1).double().log().cumsum(0)
+    factorial = (
+        torch.arange(pairs.label.size(1) + 1, device=i.device).clamp(min=1).to(exact_dtype(there)).log().cumsum(0)
+    )
     largest = factorial.numel() - 1
 
     def binomial(n: Tensor, k: Tensor) -> Tensor:
