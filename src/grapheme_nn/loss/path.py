@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from grapheme_nn.loss.edges import arriving_edges, check_edges
-from grapheme_nn.loss.spelling import VOID, Spelling, check_slots, exact_dtype, pair, with_gradient
+from grapheme_nn.loss.spelling import VOID, Spelling, check_slots, exact_dtype, pair, with_posteriors
 
 # Minus infinity for the recursion that autograd follows: large enough to be impossible, and -1e30 + 1e30 is not nan.
 _NEVER = -1e30
@@ -53,7 +53,7 @@ class PathLoss(nn.Module):
             value, plan, edge_posterior = _posterior(pairs.label, edge, pairs.length, possible)
         dtype = label_log_prob.dtype
         value, plan, edge_posterior = value.to(dtype), plan.to(dtype), edge_posterior.to(edge.dtype)
-        return Spelling(with_gradient(value, (pairs.label, edge), (-plan, -edge_posterior)), plan)
+        return Spelling(with_posteriors(value, (pairs.label, edge), (plan, edge_posterior)), plan)
 
     def extra_repr(self) -> str:
         return f"reach={self.reach}"
@@ -114,8 +114,11 @@ def _posterior(label: Tensor, edge: Tensor, length: Tensor, possible: Tensor) ->
     # can look whether float64 was wide enough; elsewhere looking would make the device wait.
     if label.device.type == "cpu":
         value, plan, edges, trusted = _by_probability(label, edge, length)
-        if (trusted | ~possible).all():
-            return value, plan, edges
+        doubtful = possible & ~trusted
+        if doubtful.any():
+            again = _by_logarithm(label[doubtful], edge[doubtful], length[doubtful])
+            value[doubtful], plan[doubtful], edges[doubtful] = (x.to(edges.dtype) for x in again)
+        return value, plan, edges
     return _by_logarithm(label, edge, length)
 
 
@@ -170,7 +173,9 @@ def _by_probability(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor
     # What falls below 1e-308 is lost: at most 1e-258 of alpha where no scale is below 1e-50, and so at most 1e-28 of
     # the posterior where no beta is above 1e230.
     trusted = spelled[:, 0] & (largest.amax(1) < 1e230) & ((scale[:, :, 0] > 1e-50) | ~steps).all(0)
-    posterior = torch.cat([end_posterior[:, :, None], edges.mul_(leaving)], 2)
+    posterior = torch.empty_like(edge)
+    posterior[:, :, 0] = end_posterior
+    torch.mul(edges, leaving, out=posterior[:, :, 1:])
     return -log_total, plan[:, :, 1:].permute(1, 2, 0), posterior, trusted
 
 

@@ -1,4 +1,4 @@
-"""The room of what the spelling losses share: their result, the checks of what they are given, and known gradients.
+"""The room of what the spelling losses share: their result, the checks of what comes in, and posteriors as gradients.
 
 A predicted graph is a DAG of `n` slots in topological order, each with log-probabilities over `V` labels of which
 label 0 is the void; the target is a chain of `m` labels. `PathLoss` and `TransportLoss` are called in the same way.
@@ -92,29 +92,25 @@ def exact_dtype(tensor: Tensor) -> torch.dtype:
     return torch.float32 if tensor.device.type == "mps" else torch.float64
 
 
-class _KnownGradient(torch.autograd.Function):
+class _KnownPosteriors(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, value: Tensor, *inputs_and_gradients: Tensor) -> Tensor:
-        half = len(inputs_and_gradients) // 2
-        ctx.save_for_backward(*inputs_and_gradients[half:])
-        ctx.dtypes = [x.dtype for x in inputs_and_gradients[:half]]
+    def forward(ctx: Any, value: Tensor, *inputs_and_posteriors: Tensor) -> Tensor:
+        half = len(inputs_and_posteriors) // 2
+        ctx.save_for_backward(*inputs_and_posteriors[half:])
         return value.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = []
-        for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True):
-            each = grad.to(gradient.dtype).view(-1, *[1] * (gradient.dim() - 1))
-            gradients.append((each * gradient).to(dtype))
+        gradients = [posterior * -grad.view(-1, *[1] * (posterior.dim() - 1)) for posterior in ctx.saved_tensors]
         return None, *gradients, *[None] * len(gradients)
 
 
-def with_gradient(value: Tensor, inputs: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> Tensor:
-    """`value` [B] as a function of `inputs`, each [B, ...], whose gradient is already known.
+def with_posteriors(value: Tensor, inputs: tuple[Tensor, ...], posteriors: tuple[Tensor, ...]) -> Tensor:
+    """`value` [B], minus the log of a sum over plans, as a function of `inputs` [B, ...], log-probabilities in it.
 
-    The posteriors of a sum over plans are its exact gradient; they come with the plan, so autograd need not follow
-    the recursion that made them.
+    Its exact gradient is minus the posteriors of the inputs, of their shapes and types. They come with the plan, so
+    autograd need not follow the recursion that made them.
     """
-    result: Tensor = _KnownGradient.apply(value, *inputs, *gradients)  # type: ignore[no-untyped-call]
+    result: Tensor = _KnownPosteriors.apply(value, *inputs, *posteriors)  # type: ignore[no-untyped-call]
     return result

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from grapheme_nn.loss.spelling import VOID, Pairs, Spelling, check_slots, exact_dtype, pair, with_gradient
+from grapheme_nn.loss.spelling import VOID, Pairs, Spelling, check_slots, exact_dtype, pair, with_posteriors
 
 Order = Literal["exact", "soft"]
 
@@ -86,7 +86,7 @@ class TransportLoss(nn.Module):
             value, plan, unused = _monotone(pairs.label / self.temperature, void / self.temperature, pairs.length)
         plan, unused = plan.to(void.dtype), unused.to(void.dtype)
         value = (value * self.temperature).to(void.dtype)
-        return Spelling(with_gradient(value, (pairs.label, void), (-plan, -unused)), plan)
+        return Spelling(with_posteriors(value, (pairs.label, void), (plan, unused)), plan)
 
     def _soft(self, pairs: Pairs, void: Tensor) -> Spelling:
         temperature, weight = self.temperature, self.weight / self.temperature
