@@ -14,8 +14,15 @@ def edge_score(query: Tensor, key: Tensor, end: Tensor, reach: int | None = None
     query [B, n + 1, d] of all vertices, key [B, n, d] of the slots, end [B, n + 1]; reach None means all later slots.
     Returns [B, n + 1, 1 + reach]; entries beyond the last slot are 0 and are masked by `edge_log_softmax`.
     """
+    if key.dim() != 3 or query.shape != (key.size(0), key.size(1) + 1, key.size(2)) or end.shape != query.shape[:2]:
+        raise ValueError(
+            "query, key and end must be [B, n + 1, d], [B, n, d] and [B, n + 1], "
+            f"but are {list(query.shape)}, {list(key.shape)} and {list(end.shape)}"
+        )
     batch, n, _ = key.shape
     reach = max(n, 1) if reach is None else reach
+    if reach < 1:
+        raise ValueError(f"reach must be at least 1, but is {reach}")
     # In rows of n + reach columns, vertex i + o of row i stands one further right in every row: a diagonal band is a
     # strided view. The first column is vertex 1.
     product = nn.functional.pad(query @ key.transpose(1, 2), (0, reach)) * query.size(-1) ** -0.5

@@ -117,7 +117,8 @@ def _posterior(label: Tensor, edge: Tensor, length: Tensor, possible: Tensor) ->
         doubtful = possible & ~trusted
         if doubtful.any():
             again = _by_logarithm(label[doubtful], edge[doubtful], length[doubtful])
-            value[doubtful], plan[doubtful], edges[doubtful] = (x.to(edges.dtype) for x in again)
+            for result, better in zip((value, plan, edges), again, strict=True):
+                result[doubtful] = better.to(result.dtype)
         return value, plan, edges
     return _by_logarithm(label, edge, length)
 
@@ -172,7 +173,8 @@ def _by_probability(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor
         beta = torch.mul(window, leaving, out=product).sum(2)
     # What falls below 1e-308 is lost: at most 1e-258 of alpha where no scale is below 1e-50, and so at most 1e-28 of
     # the posterior where no beta is above 1e230.
-    trusted = spelled[:, 0] & (largest.amax(1) < 1e230) & ((scale[:, :, 0] > 1e-50) | ~steps).all(0)
+    trusted = spelled[:, 0] & (finish[:, 0] > 1e-50) & (largest.amax(1) < 1e230)
+    trusted &= ((scale[:, :, 0] > 1e-50) | ~steps).all(0)
     posterior = torch.empty_like(edge)
     posterior[:, :, 0] = end_posterior
     torch.mul(edges, leaving, out=posterior[:, :, 1:])
@@ -196,10 +198,10 @@ def _by_logarithm(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor, 
             reached.append(nn.functional.pad(inflow, (1, 0), value=_NEVER))
         last = torch.stack(reached).gather(0, length[None, :, None].expand(1, batch, vertices))[0]
         total = (last + edge[:, :, 0]).logsumexp(1)
+        spelled = total > _NEVER / 2
+        total = torch.where(spelled, total, 0)  # what no walk spells has no gradient
         plan, edges = torch.autograd.grad(total.sum(), (label, edge), allow_unused=True, materialize_grads=True)
-    spelled = total.detach() > _NEVER / 2
-    each = spelled[:, None, None]
-    return torch.where(spelled, -total.detach(), torch.inf), torch.where(each, plan, 0), torch.where(each, edges, 0)
+    return torch.where(spelled, -total.detach(), torch.inf), plan, edges
 
 
 def _ahead(labels: Tensor, edge: Tensor, slot_mask: Tensor | None) -> tuple[Tensor, Tensor]:
