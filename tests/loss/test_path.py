@@ -105,6 +105,7 @@ def test_gradients_are_exact(n, m, reach, by, monkeypatch):
         )
     label_log_prob, target, rest = example(0, n, m, reach)
     rest.pop("edge_log_prob")
+    torch.manual_seed(0)
     edges = torch.randn(3, n + 1, 1 + reach, dtype=torch.float64, requires_grad=True)
 
     def value(labels: Tensor, edges: Tensor) -> Tensor:
@@ -190,6 +191,24 @@ def test_padding_and_batch_change_nothing(rubbish):
             **{name: value[item : item + 1] for name, value in rest.items()},
         )
         torch.testing.assert_close(alone.value, together.value[item : item + 1], rtol=0, atol=1e-12)
+
+
+def test_a_slot_that_is_not_there_may_stand_anywhere():
+    label_log_prob, target, _ = example(8, 4, 2, 4)
+    slot_mask = torch.tensor([[True, False, True, True]]).expand(3, 4)
+    torch.manual_seed(0)
+    score = torch.randn(3, 5, 5, dtype=torch.float64)
+    score[:, 2] = float("nan")  # vertex 2 is slot 1
+    label_log_prob[:, 1] = float("nan")
+    edges = edge_log_softmax(score, slot_mask)
+    assert not edges.isnan().any()
+    edges[:, 2] = float("nan")
+    spelling = PathLoss()(label_log_prob, target, slot_mask=slot_mask, edge_log_prob=edges)
+    walk = best_path(label_log_prob, edges, slot_mask=slot_mask)
+    assert spelling.value.isfinite().all()
+    assert spelling.plan[:, 1].eq(0).all()
+    assert walk.score.isfinite().all()
+    assert walk.slots.ne(1).all()
 
 
 def test_half_precision_gives_half_precision_back():

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from grapheme_nn.loss import PathLoss, TransportLoss, most_probable_labels
+from grapheme_nn.loss import transport as transport_file
 
 INF = float("inf")
 ORDERS = ["exact", "soft"]
@@ -116,6 +117,24 @@ def test_the_edge_term_puts_a_soft_plan_in_order():
     anyhow = TransportLoss(order="soft", weight=0.0).forward(label_log_prob, target).plan[0]
     torch.testing.assert_close(ordered, torch.eye(2, dtype=torch.float64), rtol=0, atol=0.05)
     torch.testing.assert_close(anyhow, torch.full((2, 2), 0.5, dtype=torch.float64), rtol=0, atol=0.01)
+
+
+def test_disorder_is_the_gradient_of_the_edge_term():
+    torch.manual_seed(0)
+    plan = torch.rand(2, 5, 4, dtype=torch.float64, requires_grad=True)
+    term = sum(plan[:, u, j] @ plan[:, t, j + 1] for j in range(3) for t in range(5) for u in range(t, 5))
+    torch.testing.assert_close(transport_file._disorder(plan), *torch.autograd.grad(term, plan))
+
+
+def test_a_slot_that_is_not_there_may_stand_anywhere():
+    label_log_prob, target, _ = example(8, 6, 3)
+    slot_mask = torch.tensor([[True, True, False, True, False, True]]).expand(3, 6)
+    holey = torch.where(slot_mask[:, :, None], label_log_prob, float("nan"))
+    for order in ORDERS:
+        spelling = TransportLoss(order=order)(holey, target, slot_mask=slot_mask)
+        without = TransportLoss(order=order)(label_log_prob[:, [0, 1, 3, 5]], target)
+        torch.testing.assert_close(spelling.value, without.value, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(spelling.plan[:, [0, 1, 3, 5]], without.plan, rtol=1e-12, atol=1e-12)
 
 
 def test_a_long_suffix_may_grow_at_the_end():
