@@ -273,6 +273,19 @@ class Assignment:
             )
 
 
+def row_products(left: Tensor, left_row: Tensor, right: Tensor, right_row: Tensor) -> Tensor:
+    """The dot product of a row of one matrix with a row of another for each entry: two [., d] and two [nnz] to [nnz].
+
+    torch has this as the gradient of `embedding_bag` in its weights; gathered, it takes seven times as long.
+    """
+    if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad):
+        return (left[left_row] * right[right_row]).sum(dim=1)
+    products: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+        right.contiguous(), left.contiguous(), left_row, torch.zeros_like(left_row[:1]), right_row, 0
+    )
+    return products
+
+
 class _Grouping(NamedTuple):
     """The entries of a sparse matrix, sorted by row (or by column)."""
 
@@ -327,7 +340,7 @@ class _WeightedSum(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             group = torch.empty_like(groups.order).scatter_(0, back.order, back.other)
             origin = torch.empty_like(groups.order).scatter_(0, groups.order, groups.other)
-            for_weight = (x[origin] * gradient[group]).sum(dim=1)
+            for_weight = row_products(x, origin, gradient, group)
         return for_x, for_weight, None, None
 
 

@@ -125,9 +125,9 @@ def _around(
 ) -> _Around:
     """For each question (node, at), the component of the node in the graph of the edges that appear by that time.
 
-    Bisection over time for all edges and questions at once. Each has an interval (low, high] of times; an edge's is that
-    in which its ends come into one component, a question's that in which its time lies. What was one component at `low`
-    has been contracted to one node. Nodes of different intervals have different numbers, so that one search for
+    Bisection over time for all edges and questions at once. Each has an interval (low, high] of times; an edge's is
+    that in which its ends come into one component, a question's that in which its time lies. What was one component at
+    `low` has been contracted to one node. Nodes of different intervals have different numbers, so that one search for
     components serves all intervals.
     """
     near, far = edges

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.graph import levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,3 +63,19 @@ def batch_or_zeros(x: Tensor, batch: Tensor | None) -> Tensor:
     if batch.shape != x.shape[:1]:
         raise ValueError(f"batch has shape {list(batch.shape)}, but there are {x.size(0)} nodes")
     return batch
+
+
+def graph_order(edge_index: Tensor, batch: Tensor) -> Tensor:
+    """The nodes graph after graph, each graph's in its own topological order, int64 [n].
+
+    As `topological_order`, but by the edges of a node's own graph alone: what else is in the batch must not matter.
+    """
+    n = batch.numel()
+    place = torch.arange(n, device=batch.device)
+    backward = edge_index[0] >= edge_index[1]
+    if bool(backward.any()):
+        unordered = torch.zeros_like(place).index_put_((batch[edge_index[0, backward]],), place.new_ones(()))
+        place = torch.where(unordered[batch].bool(), levels(edge_index, n), place)
+        place = place.argsort(stable=True)
+        return place[batch[place].argsort(stable=True)]
+    return batch.argsort(stable=True)

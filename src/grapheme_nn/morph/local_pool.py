@@ -5,8 +5,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import topological_order
-from grapheme_nn.morph.base import Morph, batch_or_zeros, check_channels, weights_or_ones
+from grapheme_nn.morph.base import Morph, batch_or_zeros, check_channels, graph_order, weights_or_ones
 
 
 class LocalPool(nn.Module):
@@ -49,7 +48,7 @@ class LocalPool(nn.Module):
         clusters = (nodes * self.ratio).ceil().long()
         first = clusters.cumsum(0) - clusters  # the number of each graph's first cluster
 
-        place = self._places(x, topological_order(edge_index, n), graph, clusters)  # float64 [n]
+        place = self._places(x, graph_order(edge_index, graph), graph, clusters)  # float64 [n]
         near = (place - (self.reach - 1) / 2).round().long()[:, None] + torch.arange(self.reach, device=x.device)
         valid = (near >= 0) & (near < clusters[graph][:, None])  # [n, reach]
         distance = (place[:, None] - near).to(x.dtype)
@@ -69,7 +68,6 @@ class LocalPool(nn.Module):
 
     def _places(self, x: Tensor, order: Tensor, graph: Tensor, clusters: Tensor) -> Tensor:
         """t of each node, [n]. In float64: among a million nodes, float32 cannot tell neighbours apart."""
-        order = order[graph[order].argsort(stable=True)]  # graph after graph
         step = nn.functional.softplus(self.step(x)[:, 0].double())[order]
         owner = graph[order]
         length = scatter(step, owner, dim_size=clusters.numel())  # [graphs]

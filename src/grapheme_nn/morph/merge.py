@@ -1,18 +1,23 @@
 """The room of merging: nodes that are alike become one, and what is alike enough is learned."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid, normalize
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import logsigmoid
 from torch_geometric.utils import scatter
 
-from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import topological_order
+from grapheme_nn.assignment import Assignment, row_products
 from grapheme_nn.morph.acyclic import acyclic_clusters, rooted, spanning_forest
-from grapheme_nn.morph.base import Morph, batch_or_zeros, weights_or_ones
+from grapheme_nn.morph.base import Morph, batch_or_zeros, graph_order, weights_or_ones
+from grapheme_nn.morph.similarity import pair_cosines
+
+# A way up the forest less probable than this is not followed further: its gradient is as small.
+_NEGLIGIBLE = 1e-3
 
 Candidates = Literal["edges", "window", "all"]
 Estimator = Literal["soft", "straight_through", "gumbel", "reinforce"]
@@ -37,27 +42,28 @@ class Merge(nn.Module):
 
     Clusters are the connected components of the accepted pairs, a merged feature is the mean of its members. Where the
     merged graph would have a cycle, the least similar accepted pairs inside it are refused first (of equals, the first
-    in node order), until it has none. `candidates` are the pairs that share an edge, those at most `window` places apart
-    in topological order, or all pairs of a graph. In `eval()` merging is always this: hard, without chance.
+    in node order), until it has none. `candidates` are the pairs that share an edge, those at most `window` places
+    apart in topological order, or all pairs of a graph. In `eval()` merging is always this: hard, without chance.
 
     In training, `estimator` says how the decisions are made and where theta's gradient comes from. The truth is the
-    gradient of the *expected* loss if each pair merged by itself with probability p.
+    gradient of the *expected* loss if each pair merged by itself with probability p (`truth.expected_loss`).
 
-    - `straight_through`: hard and without chance as in `eval()`, with the gradient of `soft`.
     - `soft`: nothing is decided. The strongest spanning forest of the candidates hangs from the first node of each
       tree, with g_i the p of the pair between node i and its parent. Node i is then in the cluster headed by its
       ancestor j with probability M[i, j] = (1 - g_j) (product of g from i up to below j), for j at most `reach` steps
-      up, and S[i, j] = M[i, j] (1 - g_j) / (sum of column j of M): a head's share of being one, times a mean. Every node
-      heads a cluster, so the number of nodes stays, and what is no head fades to zero.
-    - `gumbel`: sampled decisions, with the gradient of `soft` at the relaxed sample (binary concrete).
-    - `reinforce`: sampled decisions, and `log_probability` in the result. Sample several times, hand their losses to
-      `reinforce`, and add what it returns.
+      up, and S[i, j] = (1 - g_j) M[i, j] / (sum of column j of M): the probability of being a head, times a mean.
+      Every node heads a cluster, so the number of nodes stays, and what is no head fades to zero.
+    - `straight_through`: hard and without chance as in `eval()`, with the gradient of `soft`, whose column j counts for
+      the cluster that j is in: so a cluster feels the members it might win or lose, and the heads it might fall into.
+    - `gumbel`: sampled decisions, with that gradient at the relaxed sample (binary concrete).
+    - `reinforce`: sampled decisions, and their `log_probability` in the result. Sample several times, hand the losses
+      to `reinforce`, and add what it returns.
 
-    Losses: `ratio`, where a target is given: (merged away / n - ratio)^2, with the gradient of the mean of p.
+    Losses: `ratio`, where a target is given: (share of nodes merged away - ratio)^2, with the gradient of the mean p.
 
-    Edges are carried by the hard membership; the assignment's weights carry the gradient on the places where S is not
-    zero, x' on all. Clusters are found on the host, except on chains numbered in order, such as text, where only a yes
-    or no is asked of the device.
+    Edges are carried by the hard membership (`soft`: by M). The assignment's weights carry the gradient of their own
+    places, x' that of all. Clusters are found on the host, except on chains numbered in order, such as text, where the
+    device is only asked how many there are and whether all is well.
     """
 
     def __init__(
@@ -68,7 +74,7 @@ class Merge(nn.Module):
         window: int = 2,
         estimator: Estimator = "straight_through",
         temperature: float = 0.1,
-        reach: int = 4,
+        reach: int = 2,
         ratio: float | None = None,
     ) -> None:
         super().__init__()
@@ -98,7 +104,7 @@ class Merge(nn.Module):
     ) -> Morph:
         edge_weight = weights_or_ones(x, edge_index, edge_weight)
         pairs = self.pairs(edge_index, batch_or_zeros(x, batch))
-        similarity = self.similarities(x, pairs)
+        similarity = pair_cosines(x, pairs)
         logit = self.logits(similarity)
         estimator = self.estimator if self.training else None
         score = logit
@@ -111,13 +117,11 @@ class Merge(nn.Module):
         plan = self.plan(edge_index, pairs, score >= 0, strength, x.size(0))
         if estimator == "soft":
             return self._soft_morph(x, edge_index, edge_weight, batch, plan, logit)
-        log_probability = None
-        relaxed = None
+        relaxed = score if estimator in ("straight_through", "gumbel") else None
+        morph = self.morph(x, edge_index, edge_weight, batch, plan, logit, relaxed)
         if estimator == "reinforce":
-            log_probability = self.log_probability(logit, score >= 0, pairs, batch)
-        elif estimator is not None:
-            relaxed = score
-        return self.morph(x, edge_index, edge_weight, batch, plan, logit, relaxed, log_probability)
+            return replace(morph, log_probability=self.log_probability(logit, score >= 0, pairs, batch))
+        return morph
 
     def pairs(self, edge_index: Tensor, batch: Tensor) -> Tensor:
         """The candidate pairs of a graph, int64 [2, c], the smaller node first, each pair once."""
@@ -127,27 +131,17 @@ class Merge(nn.Module):
                 return edge_index
             low, high = edge_index.amin(dim=0), edge_index.amax(dim=0)
         else:
-            order = torch.arange(n, device=batch.device)
-            if self.candidates == "window":
-                order = topological_order(edge_index, n)
-            order = order[batch[order].argsort(stable=True)]  # graph after graph
-            span = self.window if self.candidates == "window" else int(torch.bincount(batch).max()) - 1 if n else 0
+            windowed = self.candidates == "window"
+            order = graph_order(edge_index, batch) if windowed else batch.argsort(stable=True)
+            span = self.window if windowed else int(torch.bincount(batch).max()) - 1 if n else 0
             place = torch.arange(n, device=batch.device)[:, None]
             later = place + torch.arange(1, span + 1, device=batch.device)
             place, later = place.expand_as(later)[later < n], later[later < n]
             ends = torch.stack([order[place], order[later]])
             ends = ends[:, batch[ends[0]] == batch[ends[1]]]
             low, high = ends.amin(dim=0), ends.amax(dim=0)
-        key = (low * n + high)[low != high].unique()
+        key = torch.unique((low * n + high)[low != high])
         return torch.stack([key // n, key % n])
-
-    def similarities(self, x: Tensor, pairs: Tensor) -> Tensor:
-        """The cosine of each pair, [c]."""
-        direction = normalize(x, dim=1)
-        near, far = pairs
-        if pairs.size(1) == x.size(0) - 1 and bool((far == near + 1).all()):  # one chain: no need to gather
-            return (direction[:-1] * direction[1:]).sum(dim=1)
-        return (direction[near] * direction[far]).sum(dim=1)
 
     def logits(self, similarity: Tensor) -> Tensor:
         """The log-odds of merging, [c]: p is their sigmoid."""
@@ -155,6 +149,8 @@ class Merge(nn.Module):
 
     def plan(self, edge_index: Tensor, pairs: Tensor, accepted: Tensor, strength: Tensor, num_nodes: int) -> Plan:
         """Which of the accepted pairs merge, the weakest refused first where there would be a cycle."""
+        if not bool(strength.detach().isfinite().all()):
+            raise ValueError("x has values that are not finite, so its nodes have no similarity")
         near, far = pairs
         if self.candidates == "edges" and edge_index is pairs:  # chains: merging neighbours on a line closes no cycle
             link = torch.full((num_nodes,), -1, device=pairs.device)
@@ -163,18 +159,17 @@ class Merge(nn.Module):
             begins[far] = ~accepted
             parent = torch.where(link >= 0, torch.arange(num_nodes, device=pairs.device) - 1, -1)
             return Plan(begins.cumsum(0) - 1, parent, link, torch.zeros_like(accepted))
-        strength = strength.detach().double()
-        if not bool(strength.isfinite().all()):
-            raise ValueError("x has values that are not finite, so its nodes have no similarity")
+        strength = strength.detach()
         # Refused first: the weakest; of equals, the first in node order, which the pairs already are in.
         order = torch.empty_like(near).scatter_(0, strength.argsort(stable=True), torch.arange(far.numel()).to(near))
         edges, candidates, decided, ranked = (t.cpu().numpy() for t in (edge_index, pairs, accepted, order))
-        cluster, refused = acyclic_clusters(edges, candidates, decided, ranked, num_nodes)
+        merged = acyclic_clusters(edges, candidates, decided, ranked, num_nodes)
         # An accepted pair is preferred to any other, so that every cluster hangs together by pairs of the forest.
         forest = spanning_forest(candidates, ranked + decided * ranked.size, num_nodes)
-        parent, pair = rooted(candidates[:, forest], num_nodes)
-        pair[pair >= 0] = forest[pair[pair >= 0]]
-        return Plan(*(torch.from_numpy(part).to(pairs.device) for part in (cluster, parent, pair, refused)))
+        above, branch = rooted(candidates[:, forest], num_nodes)
+        branch[branch >= 0] = forest[branch[branch >= 0]]
+        parts = (merged.cluster, above, branch, merged.refused)
+        return Plan(*(torch.from_numpy(part).to(pairs.device) for part in parts))
 
     def log_probability(self, logit: Tensor, accepted: Tensor, pairs: Tensor, batch: Tensor | None) -> Tensor:
         """Log of the probability of these decisions, [number of graphs]."""
@@ -194,81 +189,81 @@ class Merge(nn.Module):
         plan: Plan,
         logit: Tensor,
         relaxed: Tensor | None = None,
-        log_probability: Tensor | None = None,
     ) -> Morph:
-        """The graph in which a plan has been carried out, with the gradient of `soft` where relaxed scores are given."""
+        """The graph in which a plan has been carried out, with the gradient of `soft` where scores are given for it."""
         n, k = x.size(0), int(plan.cluster.max()) + 1 if x.size(0) else 0
         assignment = Assignment.from_clusters(plan.cluster, k)
         edges, weights = assignment.connect(edge_index, edge_weight)
         if relaxed is None:
             features = assignment.reduce(x)
         else:
-            weight = assignment.weight.to(x.dtype)
-            is_head, source, ancestor, soft = self._relaxation(plan, relaxed)
-            head = torch.empty(k, dtype=torch.long, device=x.device)
-            head[plan.cluster[is_head]] = is_head.nonzero()[:, 0]
-            # Only clusters that are there have a feature, so only their columns of the soft S have a gradient.
-            seen = torch.ones_like(ancestor, dtype=torch.bool)
-            source, target = source[seen], plan.cluster[ancestor[seen]]
-            gradient_only = soft[seen] - soft[seen].detach()
+            source, ancestor, soft, _ = self._memberships(plan, relaxed)
+            target = plan.cluster[ancestor]
+            features = _StraightThrough.apply(x, soft, assignment, source, target)  # type: ignore[no-untyped-call]
             own = plan.cluster[source] == target
-            weight = weight.index_add(0, source[own], gradient_only[own])
+            weight = assignment.weight.to(x.dtype)
+            weight = weight.index_add(0, source[own], soft[own] - soft[own].detach())
             assignment = Assignment._unchecked(assignment.source, plan.cluster, weight, n, k)
-            elsewhere = Assignment._unchecked(source[~own], target[~own], gradient_only[~own], n, k)
-            features = assignment.reduce(x) + elsewhere.reduce(x)
-        losses = {}
-        if self.ratio is not None:
-            losses["ratio"] = self._ratio_loss(logit, n, k)
         owner = None if batch is None else torch.empty_like(batch[:k]).scatter_(0, plan.cluster, batch)
-        return Morph(features, edges, weights, owner, assignment, losses, log_probability)
+        return Morph(features, edges, weights, owner, assignment, self._losses(logit, n, k))
 
     def _soft_morph(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor | None, plan: Plan, logit: Tensor
     ) -> Morph:
         n = x.size(0)
-        _, source, target, weight, member = self._memberships(plan, logit)
+        source, target, weight, member = self._memberships(plan, logit)
         assignment = Assignment._unchecked(source, target, weight, n, n, member)
         edges, weights = assignment.connect(edge_index, edge_weight)
-        losses = {}
-        if self.ratio is not None:
-            losses["ratio"] = self._ratio_loss(logit, n, int(plan.cluster.max()) + 1 if n else 0)
+        losses = self._losses(logit, n, int(plan.cluster.max()) + 1 if n else 0)
         return Morph(assignment.reduce(x), edges, weights, batch, assignment, losses)
 
-    def _relaxation(self, plan: Plan, score: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        is_head, source, ancestor, weight, _ = self._memberships(plan, score)
-        return is_head, source, ancestor, weight
-
-    def _memberships(self, plan: Plan, score: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Which node heads its cluster [n]; and per entry of the soft S its node, its head, S and M there, [nnz]."""
+    def _memberships(self, plan: Plan, score: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The entries of the soft S: the node, the head, and S and M there, each [nnz]."""
         n = plan.parent.numel()
-        has_parent = plan.parent >= 0
         pair = plan.pair.clamp_min(0)
-        free = has_parent & ~plan.refused[pair] if plan.refused.numel() else has_parent
-        gate = torch.where(free, score.sigmoid()[pair], 0) if score.numel() else score.new_zeros(n)
-        above = plan.parent.clamp_min(0)
-        is_head = ~has_parent | (plan.cluster != plan.cluster[above])
+        free = plan.parent >= 0
+        if plan.refused.numel():
+            free = free & ~plan.refused[pair]  # what closes a cycle does not merge, however similar
+        gate = torch.where(free, score.sigmoid().index_select(0, pair), 0) if score.numel() else score.new_zeros(n)
         node = torch.arange(n, device=score.device)
         sources, ancestors, ways = [node], [node], [torch.ones_like(gate)]
-        here, ancestor, way = node, node, ways[0]
         for _ in range(self.reach):
-            onward = has_parent[ancestor]
-            here, ancestor, way = here[onward], ancestor[onward], way[onward]
-            way = way * gate[ancestor]
-            ancestor = plan.parent[ancestor]
-            sources.append(here)
-            ancestors.append(ancestor)
-            ways.append(way)
+            way = ways[-1] * gate.index_select(0, ancestors[-1])
+            onward = (way.detach() > _NEGLIGIBLE).nonzero()[:, 0]
+            sources.append(sources[-1][onward])
+            ancestors.append(plan.parent[ancestors[-1][onward]])
+            ways.append(way.index_select(0, onward))
         source, ancestor, way = torch.cat(sources), torch.cat(ancestors), torch.cat(ways)
-        heads = 1 - gate
-        member = way * heads[ancestor]
-        mass = torch.zeros_like(gate).index_add(0, ancestor, way)  # at least 1: a head reaches itself
-        return is_head, source, ancestor, (heads / mass)[ancestor] * way, member
+        is_head = 1 - gate
+        mass = torch.zeros_like(gate).index_add(0, ancestor, way)  # at least 1: every node reaches itself
+        soft = (is_head / mass).index_select(0, ancestor) * way
+        return source, ancestor, soft, is_head.index_select(0, ancestor) * way
 
-    def _ratio_loss(self, logit: Tensor, n: int, k: int) -> Tensor:
-        """(share of nodes merged away - target)^2, with the gradient of the mean probability of merging."""
-        assert self.ratio is not None
+    def _losses(self, logit: Tensor, n: int, k: int) -> dict[str, Tensor]:
+        if self.ratio is None:
+            return {}
         mean = logit.sigmoid().sum() / max(n, 1)
-        return ((n - k) / max(n, 1) + (mean - mean.detach()) - self.ratio).square()
+        return {"ratio": ((n - k) / max(n, 1) + (mean - mean.detach()) - self.ratio).square()}
+
+
+class _StraightThrough(torch.autograd.Function):
+    """The mean of each cluster, [k, d], with a gradient for the entries of the soft S as if they had taken part."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, soft: Tensor, assignment: Assignment, source: Tensor, target: Tensor) -> Tensor:
+        ctx.save_for_backward(x, source, target)
+        ctx.assignment = assignment
+        return assignment.reduce(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        x, source, target = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        weight = ctx.assignment.weight.to(x.dtype)[:, None]
+        # `lift`, for an assignment that has just one entry for each node, in order.
+        for_x = gradient.index_select(0, ctx.assignment.target).mul_(weight)
+        return for_x, row_products(x, source, gradient, target), None, None, None
 
 
 def reinforce(morphs: Sequence[Morph], losses: Sequence[Tensor]) -> Tensor:
@@ -286,16 +281,14 @@ def reinforce(morphs: Sequence[Morph], losses: Sequence[Tensor]) -> Tensor:
         )
     if any(morph.log_probability is None for morph in morphs):
         raise ValueError('these morphs were not sampled: use Merge(estimator="reinforce"), in training')
-    value = torch.stack([loss.detach() for loss in losses])
+    value = torch.stack([loss.detach() for loss in losses])  # [samples] or [samples, graphs]
     log_probability = torch.stack([m.log_probability for m in morphs if m.log_probability is not None])
     if value.dim() == 1:
-        log_probability = log_probability.sum(dim=1)
+        value, log_probability = value[:, None], log_probability.sum(dim=1, keepdim=True)
     if value.shape != log_probability.shape:
-        raise ValueError(f"losses of shape {list(value.shape[1:])} do not fit {log_probability.size(1)} graphs")
+        raise ValueError(f"{value.size(1)} losses a sample do not fit {log_probability.size(1)} graphs")
     others = (value.sum(dim=0) - value) / (len(morphs) - 1)
-    terms = ((value - others) * log_probability).flatten(start_dim=1).sum(dim=1) if value.dim() > 1 else None
-    terms = (value - others) * log_probability if terms is None else terms
-    terms = terms / len(morphs)
+    terms = ((value - others) * log_probability).sum(dim=1) / len(morphs)
     for morph, term in zip(morphs, terms, strict=True):
         morph.losses["reinforce"] = term
     return terms.sum()

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import topological_order
-from grapheme_nn.morph.base import Morph, batch_or_zeros, check_channels, weights_or_ones
+from grapheme_nn.morph.base import Morph, batch_or_zeros, check_channels, graph_order, weights_or_ones
 
 
 class Rewire(nn.Module):
@@ -37,8 +36,7 @@ class Rewire(nn.Module):
     ) -> Morph:
         check_channels(x, self.channels)
         edge_weight = weights_or_ones(x, edge_index, edge_weight)
-        order = topological_order(edge_index, x.size(0))
-        pairs = torch.cat([edge_index, self._new_pairs(edge_index, order, batch_or_zeros(x, batch))], dim=1)
+        pairs = torch.cat([edge_index, self._new_pairs(edge_index, batch_or_zeros(x, batch))], dim=1)
         is_new = torch.arange(pairs.size(1), device=x.device) >= edge_index.size(1)
         score = (self.query(x)[pairs[0]] * self.key(x)[pairs[1]]).sum(dim=1) / sqrt(self.channels)
         gate = (score + self.bias[is_new.long()]).sigmoid()
@@ -50,10 +48,10 @@ class Rewire(nn.Module):
             pairs, weight = pairs[:, hard.bool()], weight[hard.bool()]
         return Morph(x, pairs, weight, batch, Assignment.identity(x.size(0), device=x.device))
 
-    def _new_pairs(self, edge_index: Tensor, order: Tensor, batch: Tensor) -> Tensor:
+    def _new_pairs(self, edge_index: Tensor, batch: Tensor) -> Tensor:
         """Pairs at most `reach` places apart in the topological order of their graph, that are not edges, [2, p]."""
-        n = order.numel()
-        order = order[batch[order].argsort(stable=True)]  # graph after graph
+        n = batch.numel()
+        order = graph_order(edge_index, batch)
         steps = torch.arange(1, self.reach + 1, device=order.device)
         place = torch.arange(n, device=order.device)[:, None].expand(n, self.reach)
         later = place + steps

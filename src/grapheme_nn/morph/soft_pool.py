@@ -94,7 +94,7 @@ class _Graphs:
             if bool((owner[1:] < owner[:-1]).any()):
                 raise ValueError("batch must be sorted: the nodes of a graph stand together")
             nodes = torch.bincount(owner)
-            num_graphs, largest = nodes.numel(), int(nodes.max()) if n else 0
+            num_graphs, largest = nodes.numel(), int(nodes.max()) if n else 1
         if largest > _SMALL or num_graphs * largest > _WASTE * n:
             return cls(edge_index, owner, nodes, 0, None)
         if num_graphs * largest == n:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from grapheme_nn.morph.base import Morph, batch_or_zeros, weights_or_ones
 from grapheme_nn.morph.merge import Merge
+from grapheme_nn.morph.similarity import pair_cosines
 
 
 def expected_loss(
@@ -28,7 +29,7 @@ def expected_loss(
     pairs = merge.pairs(edge_index, batch_or_zeros(x, batch))
     if pairs.size(1) > 16:
         raise ValueError(f"{pairs.size(1)} candidate pairs have too many outcomes: at most 16 can be tried")
-    similarity = merge.similarities(x, pairs)
+    similarity = pair_cosines(x, pairs)
     logit = merge.logits(similarity)
     total = x.new_zeros(())
     for outcome in product([False, True], repeat=pairs.size(1)):
