@@ -13,7 +13,7 @@ from torch.autograd import gradcheck
 from grapheme_nn import is_acyclic, texts_to_batch
 from grapheme_nn.morph import Merge, history, reinforce
 from grapheme_nn.morph.similarity import pair_cosines
-from grapheme_nn.morph.truth import expected_loss
+from grapheme_nn.morph.truth import expected_loss, random_problem
 
 CHAIN = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
 
@@ -257,26 +257,6 @@ def test_a_two_level_history_routes_a_unit_gradient_to_exactly_its_contributors(
         torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-15)
 
 
-def problem(seed, kind):
-    """A graph of at most nine candidate pairs, and a loss of what it is merged into."""
-    generator = torch.Generator().manual_seed(seed)
-    n = 7 if seed % 2 else 5
-    if seed % 2:
-        edge_index = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
-    else:
-        every = torch.combinations(torch.arange(n)).T
-        edge_index = every[:, torch.randperm(every.size(1), generator=generator)[:7]]
-    x = torch.randn(1, 4, generator=generator) + torch.randn(n, 4, generator=generator)
-    W, y, Y = (torch.randn(*shape, generator=generator).double() for shape in ((4, 4), (4,), (n, 4)))
-
-    def loss(morph):
-        if kind == "readout":
-            return ((morph.x @ W).relu().sum(dim=0) - y).square().sum()
-        return ((morph.assignment.lift(morph.x) @ W).tanh() - Y).square().sum()
-
-    return x.double().requires_grad_(), edge_index, loss
-
-
 def gradients_of(value, merge, x):
     theta, features = torch.autograd.grad(value, (merge.theta, x), allow_unused=True)
     return torch.cat([(torch.zeros(()) if theta is None else theta).reshape(1).double(), features.flatten()])
@@ -284,7 +264,7 @@ def gradients_of(value, merge, x):
 
 def test_the_enumerated_truth_agrees_with_central_differences():
     for kind in ("readout", "lift"):
-        x, edge_index, loss = problem(2, kind)
+        x, edge_index, loss = random_problem(2, kind)
         edge_index = edge_index[:, :5]
         merge = Merge(0.5, temperature=0.2).double()
         assert gradcheck(
@@ -316,7 +296,7 @@ AT_LEAST = {("straight_through", "readout"): 0.6, ("straight_through", "lift"): 
 def test_estimators_point_where_the_truth_does(kind):
     cosines = {name: [] for name in ("straight_through", "soft")}
     for seed in range(16):
-        x, edge_index, loss = problem(seed, kind)
+        x, edge_index, loss = random_problem(seed, kind)
         truth = gradients_of(
             expected_loss(merge := Merge(0.5, temperature=0.2).double(), loss, x, edge_index), merge, x
         )
