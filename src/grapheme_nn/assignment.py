@@ -10,6 +10,9 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, pad
 from torch_geometric.utils import coalesce, scatter
 
+# So many edges at a time become those of a soft assignment: what they grow into stays in the processor's cache.
+_CHUNK = 2**15
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assignment:
@@ -130,19 +133,19 @@ class Assignment:
     def reduce(self, x: Tensor) -> Tensor:
         """Features of the nodes after, S^T x, from those before: [n, ...] to [k, ...]."""
         self._check_rows(x, self.num_sources, "sources")
-        return _weighted_sum(x, self.weight, self._by_target, self._by_source)
+        return _weighted_sum(x, self, reduces=True)
 
     def lift(self, x: Tensor) -> Tensor:
         """What reaches the nodes before, S x, from features (or a gradient) of those after: [k, ...] to [n, ...]."""
         self._check_rows(x, self.num_targets, "targets")
-        return _weighted_sum(x, self.weight, self._by_source, self._by_target)
+        return _weighted_sum(x, self, reduces=False)
 
     def connect(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Edges of the graph after, M^T A M without self-loops, where A sums duplicates and weighs 1 by default.
 
         `edge_index` [2, e], `edge_weight` [e] to the same of the graph after, sorted, each edge once. A hard assignment
-        costs one sort of the edges; a soft one with r entries a row, one of e r and one of up to e r^2. The number of
-        edges depends on the values, so a CUDA device waits for the host here.
+        costs one sort of the edges; a soft one with r entries a row, one of up to e r^2. The number of edges depends on
+        the values, so a CUDA device waits for the host here.
         """
         belonging = self._belonging()
         if edge_weight is None:
@@ -155,16 +158,21 @@ class Assignment:
             if self.membership is not None:
                 belongs = belonging.new_zeros(self.num_sources).scatter(0, self.source, belonging).to(edge_weight.dtype)
                 edge_weight = edge_weight * belongs[edge_index[0]] * belongs[edge_index[1]]
-            kept = (near != far) & (near >= 0) & (far >= 0)
-        else:
-            # A M first, then M^T (A M): a row of M is met once by each edge that leaves it, not by each pair.
-            near, far, value = self._product(edge_index[0], edge_index[1], edge_weight[:, None], belonging[:, None])
-            far, near, value = self._product(far, near, value, belonging[:, None])
-            edge_weight = value[:, 0]
-            kept = near != far
-        edges = torch.stack([near[kept], far[kept]])
-        merged: tuple[Tensor, Tensor] = coalesce(edges, edge_weight[kept], self.num_targets)
-        return merged
+            kept = ((near != far) & (near >= 0) & (far >= 0)).nonzero()[:, 0]
+            return _summed(torch.stack([near[kept], far[kept]]), edge_weight[kept], self.num_targets)
+        parts = [
+            self._connect_soft(edges, weights[:, None], belonging[:, None])
+            for edges, weights in zip(torch.split(edge_index, _CHUNK, 1), torch.split(edge_weight, _CHUNK), strict=True)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return _summed(torch.cat([p[0] for p in parts], dim=1), torch.cat([p[1] for p in parts]), self.num_targets)
+
+    def _connect_soft(self, edge_index: Tensor, edge_weight: Tensor, belonging: Tensor) -> tuple[Tensor, Tensor]:
+        near, far, weight = self._product(edge_index[0], edge_index[1], edge_weight, belonging)  # A M
+        far, near, weight = self._product(far, near, weight, belonging)  # M^T (A M)
+        kept = (near != far).nonzero()[:, 0]
+        return _summed(torch.stack([near[kept], far[kept]]), weight[kept, 0], self.num_targets)
 
     def compose(self, following: "Assignment") -> "Assignment":
         """The history of this change and the one that follows it: S1 S2, and M1 M2."""
@@ -176,7 +184,10 @@ class Assignment:
         by_pattern = self.membership is None and self.is_hard and following.membership is None and following.is_hard
         left = torch.stack([self.weight, self._belonging()], dim=1)
         right = torch.stack([following.weight, following._belonging()], dim=1)
-        source, target, value = following._product(self.source, self.target, left, right)
+        row, column, terms = following._product(self.source, self.target, left, right)
+        (source, target), value = _summed(
+            torch.stack([row, column]), terms, max(self.num_sources, following.num_targets)
+        )
         return Assignment._unchecked(
             source, target, value[:, 0], self.num_sources, following.num_targets, None if by_pattern else value[:, 1]
         )
@@ -241,18 +252,15 @@ class Assignment:
     def _product(self, outer: Tensor, inner: Tensor, value: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """A sparse matrix with entries (outer, inner) times this one, whose entries have the values `own`.
 
-        `value` [e, v] and `own` [nnz, v] hold v matrices of the same pattern; so does the result, each place once.
+        `value` [e, v] and `own` [nnz, v] hold v matrices of the same pattern. So does the result, whose terms are not
+        added up yet: a place may occur more than once.
         """
         begin = self._by_source.begin
         repeats = begin.diff()[inner]
         left = torch.arange(inner.numel(), device=inner.device).repeat_interleave(repeats)
         step = torch.arange(left.numel(), device=inner.device) - (repeats.cumsum(0) - repeats)[left]
         entry = self._by_source.order[begin[inner[left]] + step]
-        places = torch.stack([outer[left], self.target[entry]])
-        values = value[left] * own[entry].to(value.dtype)
-        extent = max(int(outer.max()) + 1 if outer.numel() else 0, self.num_targets)
-        (row, column), summed = coalesce(places, values, extent)
-        return row, column, summed
+        return outer[left], self.target[entry], value[left] * own[entry].to(value.dtype)
 
     def _check_rows(self, x: Tensor, expected: int, what: str) -> None:
         if not x.is_floating_point():
@@ -303,10 +311,11 @@ class _Grouping(NamedTuple):
         return cls(order, begin, other[order])
 
 
-def _weighted_sum(x: Tensor, weight: Tensor, groups: _Grouping, back: _Grouping) -> Tensor:
-    """out[g] = sum over the entries of group g of weight * x[other side]: [n, ...] to [groups, ...]."""
+def _weighted_sum(x: Tensor, assignment: Assignment, *, reduces: bool) -> Tensor:
+    """S^T x, or S x: [n, ...] to [k, ...], or back."""
     flat = x.reshape(x.size(0), prod(x.shape[1:]))
-    total: Tensor = _WeightedSum.apply(flat, weight.to(x.dtype), groups, back)  # type: ignore[no-untyped-call]
+    weight = assignment.weight.to(x.dtype)
+    total: Tensor = _WeightedSum.apply(flat, weight, assignment, reduces)  # type: ignore[no-untyped-call]
     return total.view(-1, *x.shape[1:]) if x.dim() != 2 else total
 
 
@@ -317,9 +326,10 @@ class _WeightedSum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, groups: _Grouping, back: _Grouping) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, assignment: Assignment, reduces: bool) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.groups, ctx.back = groups, back
+        ctx.assignment, ctx.reduces = assignment, reduces
+        groups = assignment._by_target if reduces else assignment._by_source
         if not x.numel() or not weight.numel():
             return x.new_zeros(groups.begin.numel() - 1, x.size(1))
         return embedding_bag(
@@ -333,15 +343,24 @@ class _WeightedSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        (gradient,), (x, weight), groups, back = gradients, ctx.saved_tensors, ctx.groups, ctx.back
+        (gradient,), (x, weight), assignment = gradients, ctx.saved_tensors, ctx.assignment
         for_x = for_weight = None
         if ctx.needs_input_grad[0]:
-            for_x = _WeightedSum.apply(gradient, weight, back, groups)  # type: ignore[no-untyped-call]
+            for_x = _WeightedSum.apply(gradient, weight, assignment, not ctx.reduces)  # type: ignore[no-untyped-call]
         if ctx.needs_input_grad[1]:
-            group = torch.empty_like(groups.order).scatter_(0, back.order, back.other)
-            origin = torch.empty_like(groups.order).scatter_(0, groups.order, groups.other)
+            before, after = assignment.source, assignment.target
+            origin, group = (before, after) if ctx.reduces else (after, before)
             for_weight = row_products(x, origin, gradient, group)
         return for_x, for_weight, None, None
+
+
+def _summed(places: Tensor, values: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Sorted places, each once, with the sum of its values: [2, e] and [e, ...]."""
+    row, column = places
+    key = row * size + column
+    is_sorted = key.device.type == "cpu" and bool((key[1:] >= key[:-1]).all())  # looking is far cheaper than sorting
+    merged: tuple[Tensor, Tensor] = coalesce(places, values, size, is_sorted=is_sorted)
+    return merged
 
 
 def _exact(like: Tensor) -> torch.dtype:

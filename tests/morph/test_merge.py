@@ -287,9 +287,8 @@ class Expected(torch.nn.Module):
         return expected_loss(self.merge, self.loss, x, self.edge_index)
 
 
-# Mean cosine with the truth over 50 problems, as docs/estimators.md has it: (theta, x) together. A test of 16 problems
-# each must not fall below these.
-AT_LEAST = {("straight_through", "readout"): 0.6, ("straight_through", "lift"): 0.5, ("soft", "readout"): 0.7}
+# The figures of docs/estimators.md (cosine of theta and x together over 50 problems), held to 0.1 on the first 16.
+TABLE = {"readout": {"straight_through": 0.79, "soft": 0.89}, "lift": {"straight_through": 0.77, "soft": 0.79}}
 
 
 @pytest.mark.parametrize("kind", ["readout", "lift"])
@@ -305,7 +304,7 @@ def test_estimators_point_where_the_truth_does(kind):
             estimate = gradients_of(loss(merge(x, edge_index)), merge, x)
             found.append(float(torch.cosine_similarity(estimate, truth, dim=0)))
     for name, found in cosines.items():
-        assert sum(found) / len(found) >= AT_LEAST.get((name, kind), 0.5), (name, kind)
+        assert sum(found) / len(found) == pytest.approx(TABLE[kind][name], abs=0.1), name
 
 
 @pytest.mark.parametrize("edges", [CHAIN[:, :4], torch.tensor([[0, 0, 1, 2, 0], [1, 2, 3, 3, 4]])])

@@ -200,9 +200,8 @@ class Merge(nn.Module):
             source, ancestor, soft, _ = self._memberships(plan, relaxed)
             target = plan.cluster[ancestor]
             features = _StraightThrough.apply(x, soft, assignment, source, target)  # type: ignore[no-untyped-call]
-            own = plan.cluster[source] == target
-            weight = assignment.weight.to(x.dtype)
-            weight = weight.index_add(0, source[own], soft[own] - soft[own].detach())
+            own = torch.where(plan.cluster[source] == target, soft - soft.detach(), 0)
+            weight = assignment.weight.to(x.dtype).index_add(0, source, own)
             assignment = Assignment._unchecked(assignment.source, plan.cluster, weight, n, k)
         owner = None if batch is None else torch.empty_like(batch[:k]).scatter_(0, plan.cluster, batch)
         return Morph(features, edges, weights, owner, assignment, self._losses(logit, n, k))
