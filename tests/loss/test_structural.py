@@ -342,9 +342,7 @@ def test_activations_that_start_at_the_target_stay_there() -> None:
     torch.testing.assert_close(learned, target.activation, atol=0.02, rtol=0)
 
 
-def test_activations_that_start_at_random_reach_those_of_the_target() -> None:
-    # As small as those of an untrained network: where they start as large as the target's, a node may reach those of
-    # another node, since activations weigh seven times as much as types.
+def test_activations_that_start_small_reach_those_of_the_target() -> None:
     target = texts_to_batch(["abcdef", "xyz", "banana"])
     torch.manual_seed(1)
     target.activation = torch.randn(target.num_nodes, 4)
@@ -352,14 +350,27 @@ def test_activations_that_start_at_random_reach_those_of_the_target() -> None:
     torch.testing.assert_close(learned, target.activation, atol=0.05, rtol=0)
 
 
-def train(target: Batch, start: Tensor, steps: int) -> Tensor:
+def test_activations_that_start_as_large_as_those_of_the_target_reach_them_at_a_warm_temperature() -> None:
+    # At 0.1 about a third of such graphs end between a matching that suits the nodes and one that suits the edges.
+    rng = random.Random(0)
+    target = texts_to_batch(["".join(rng.sample("abcdefghijklmnop", rng.randint(3, 9))) for _ in range(24)])
+    torch.manual_seed(1)
+    target.activation = torch.randn(target.num_nodes, 8)
+    warm = train(target, torch.randn(target.num_nodes, 8), steps=800, rate=0.05, temperature=1.0)
+    learned = train(target, warm, steps=300)
+    apart = (learned - target.activation).abs().amax(dim=1)
+    reached = torch.zeros(24).scatter_reduce(0, target.batch, apart, "amax") < 0.05
+    assert reached.float().mean() >= 0.9
+
+
+def train(target: Batch, start: Tensor, steps: int, rate: float = 0.01, temperature: float = 0.1) -> Tensor:
     predicted, activation = target.clone(), start.requires_grad_()
-    optimizer = torch.optim.Adam([activation], lr=0.01)
-    loss = StructuralLoss()
+    optimizer = torch.optim.Adam([activation], lr=rate)
+    loss = StructuralLoss(temperature=temperature)
     for _ in range(steps):
         predicted.activation = activation
         optimizer.zero_grad()
-        loss(predicted, target).mean.backward()
+        loss(predicted, target).total.sum().backward()
         optimizer.step()
     return activation.detach()
 

@@ -63,6 +63,9 @@ class StructuralLoss(torch.nn.Module):
 
     **Q** compares the density of out-degrees, out / n: `0.3 |difference of means| + 0.7 |difference of variances|`.
 
+    From a start far from the target, nodes and edges may want different matchings, and descent may end between them; at
+    temperature 1 it hardly does. Start warm there, and finish at 0.1.
+
     All is symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` int64 [n], `edge_index` [2, e], and
     optionally `edge_weight` [e], not negative, and `activation` [n, d]; a predicted one may have `existence` [n] in
     [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` int64 [m]. Memory O((n + m)^2) a pair.
