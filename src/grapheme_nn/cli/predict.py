@@ -1,0 +1,71 @@
+"""The room of `grapheme predict`: lines come in, and what a model makes of them goes out."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from grapheme_nn.cli.sentences import say
+from grapheme_nn.data import DataError, stream_inputs
+
+# What a line of TSV cannot hold.
+ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="[FILE]", help="Lines of text, TSV or JSONL; - is the standard input.")
+    ] = Path("-"),
+    others: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="MODEL", help="One more model: all of them vote. May be repeated."),
+    ] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Add a column: how sure the model is, 0 to 1.")] = False,
+    columns: Annotated[
+        str | None, typer.Option(help="The columns of a TSV, such as input,features; _ leaves one out.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="How many lines go through the model together.")] = 256,
+    skip_bad_lines: Annotated[bool, typer.Option("--skip-bad-lines", help="Leave bad lines out, and say so.")] = False,
+) -> None:
+    """Print input and output for every line, with a tab between.
+
+    A tab or the end of a line inside a text is printed as \\t, \\n or \\r. Lines are answered as they come.
+
+    Example: echo 'March 5th, 2024' | grapheme predict dates --scores
+    """
+    with _opened(file) as (stream, name):
+        from grapheme_nn.cli.models import Models
+
+        models = Models([model, *(others or [])])
+        out = sys.stdout.buffer
+        for pairs in stream_inputs(stream, name, columns=columns, skip_bad_lines=skip_bad_lines):
+            if pairs.skipped and skip_bad_lines:
+                say(pairs.report())
+            for start in range(0, len(pairs), batch_size):
+                batch = pairs[start : start + batch_size]
+                texts, sure = models(batch, name, batch_size)
+                for pair, text, score in zip(batch, texts, sure, strict=True):
+                    values = (pair.input, text, f"{score:.4f}")[: 2 + scores]
+                    out.write(("\t".join(value.translate(ESCAPES) for value in values) + "\n").encode())
+                out.flush()
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[BufferedIOBase, str]]:
+    """The stream, and the name that messages use."""
+    if str(file) == "-":
+        if sys.stdin.isatty():
+            say("type a line and press return; Ctrl-D ends")
+        yield cast(BufferedIOBase, sys.stdin.buffer), "the standard input"
+        return
+    if file.is_dir():
+        raise DataError(f"{file} is a folder: give a file inside it")
+    if not file.exists():
+        raise DataError(f"{file} does not exist: check the path")
+    with file.open("rb") as stream:
+        yield stream, str(file)

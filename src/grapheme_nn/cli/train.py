@@ -1,0 +1,128 @@
+"""The room of `grapheme train`: from a file of pairs to the folder of a model."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grapheme_nn.cli.sentences import Unusable, WrongUse, say
+from grapheme_nn.data import Pair, hold_out, overlap, read_pairs
+
+if TYPE_CHECKING:
+    from grapheme_nn.train import TrainConfig
+
+# The units as `graph` has them, which would take torch along.
+Unit = StrEnum("Unit", ["codepoint", "cluster", "decomposed", "symbol"])
+Loss = StrEnum("Loss", ["path", "transport", "ctc"])
+Preset = StrEnum("Preset", ["small", "base"])
+
+
+def train(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Pairs: TSV or JSONL.", show_default=False)],
+    dev: Annotated[Path | None, typer.Option(metavar="FILE", help="Pairs to choose the best model by.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; without it, runs/NAME-OF-DATA.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="The columns of a TSV, such as input,features,target; _ leaves one out.")
+    ] = None,
+    preset: Annotated[Preset, typer.Option(help="small learns on a laptop; base wants a GPU.")] = Preset.small,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings that replace the preset's; options win.")
+    ] = None,
+    loss: Annotated[Loss | None, typer.Option(help="What is learned from.")] = None,
+    input_unit: Annotated[Unit | None, typer.Option(help="What a node of the input is.")] = None,
+    target_unit: Annotated[Unit | None, typer.Option(help="What a node of the target is.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="How often every pair is seen.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same model.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was ended early.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is in FOLDER.")] = False,
+    skip_bad_lines: Annotated[bool, typer.Option("--skip-bad-lines", help="Leave bad lines out, and say so.")] = False,
+) -> None:
+    """Learn from pairs of texts, and write a folder with the model.
+
+    Example: grapheme train pairs.tsv --dev dev.tsv --out model
+    """
+    out = out or Path("runs") / data.stem
+    if resume and overwrite:
+        raise WrongUse("--resume continues a training and --overwrite replaces it: choose one of them")
+    pairs, dev_pairs = _pairs(data, dev, columns, skip_bad_lines, seed)
+    _check_out(out, resume, overwrite)
+    from grapheme_nn.cli.config import resolve
+
+    options = {
+        "loss": loss,
+        "input_unit": input_unit,
+        "target_unit": target_unit,
+        "epochs": epochs,
+        "minutes": minutes,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "seed": seed,
+    }
+    settings = resolve(preset, config, {name: _plain(value) for name, value in options.items()})
+    _run(pairs, dev_pairs, settings, out, resume)
+
+
+def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path, resume: bool) -> None:
+    from grapheme_nn.cli.progress import Report
+    from grapheme_nn.train import train as train_model
+
+    try:
+        with Report() as report:
+            result = train_model(pairs, dev, settings, out, resume=resume, progress=report)
+    except KeyboardInterrupt:
+        say(f"stopped: the same command with --resume continues from what is in {out}")
+        raise typer.Exit(130) from None
+    say(f"dev exact match {result.dev_exact_match:.2%} after {result.epoch} epochs: the model is in {out}")
+    say(f"use it: echo {pairs[0].input!r} | grapheme predict {out}")
+
+
+def _pairs(
+    data: Path, dev: Path | None, columns: str | None, skip_bad_lines: bool, seed: int
+) -> tuple[list[Pair], list[Pair]]:
+    """The pairs to learn from and those to choose by, with what a person should know of them."""
+    pairs = _read(data, columns, skip_bad_lines)
+    if dev is not None:
+        held = _read(dev, columns, skip_bad_lines)
+        shared = overlap(pairs, held)
+        if shared:
+            say(f"warning: {shared:,} of {len(held):,} pairs of {dev} are in {data} too, so dev figures flatter")
+        return pairs, held
+    try:
+        learned, held = hold_out(pairs, seed=seed)
+    except ValueError as error:
+        raise Unusable(f"{data}: {error}, or name a dev file with --dev") from None
+    say(f"no --dev: {len(held):,} of {len(pairs):,} pairs, drawn with seed {seed}, are held out to choose the model by")
+    return learned, held
+
+
+def _read(file: Path, columns: str | None, skip_bad_lines: bool) -> list[Pair]:
+    pairs = read_pairs(file, columns=columns, skip_bad_lines=skip_bad_lines)
+    if pairs.skipped:
+        say(pairs.report())
+    features = {unit for pair in pairs for unit in pair.features}
+    with_features = f" with {len(features):,} different features" if features else ""
+    say(f"{file}: {len(pairs):,} pairs{with_features}, such as {_shown(pairs[0])}")
+    return pairs
+
+
+def _shown(pair: Pair) -> str:
+    features = f" ({' '.join(pair.features)})" if pair.features else ""
+    return f"{pair.input!r}{features} -> {pair.target!r}"
+
+
+def _check_out(out: Path, resume: bool, overwrite: bool) -> None:
+    """Before hours of work: can the model be written there, and is nothing lost?"""
+    if out.exists() and not out.is_dir():
+        raise Unusable(f"{out} is a file: name a folder with --out")
+    if (out / "model.safetensors").exists() and not resume and not overwrite:
+        raise Unusable(f"{out} holds a model already: name another folder with --out, or give --resume or --overwrite")
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, StrEnum) else value
