@@ -1,6 +1,5 @@
 """The room of progress: a bar where a person looks on, plain lines where a file does."""
 
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from grapheme_nn.cli.sentences import say
@@ -19,11 +18,9 @@ class Report:
 
         console = Console(stderr=True)
         self._bar = None
-        self._epoch = 0
         if console.is_terminal:
-            self._bar = Bar(
-                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"), console=console
-            )
+            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}")
+            self._bar = Bar(*columns, console=console)
             self._task = self._bar.add_task("training", total=None, figures="")
 
     def __enter__(self) -> "Report":
@@ -31,9 +28,7 @@ class Report:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar:
             self._bar.stop()
 

@@ -50,7 +50,8 @@ def train(
     out = out or Path("runs") / data.stem
     if resume and overwrite:
         raise WrongUse("--resume continues a training and --overwrite replaces it: choose one of them")
-    pairs, dev_pairs = _pairs(data, dev, columns, skip_bad_lines, seed)
+    pairs = _read(data, columns, skip_bad_lines)
+    held = None if dev is None else _read(dev, columns, skip_bad_lines)
     _check_out(out, resume, overwrite)
     from grapheme_nn.cli.config import resolve
 
@@ -65,7 +66,11 @@ def train(
         "seed": seed,
     }
     settings = resolve(preset, config, {name: _plain(value) for name, value in options.items()})
-    _run(pairs, dev_pairs, settings, out, resume)
+    if held is None:
+        pairs, held = _held_out(data, pairs, settings.seed)
+    elif shared := overlap(pairs, held):
+        say(f"warning: {shared:,} of {len(held):,} pairs of {dev} are in {data} too, so the dev figures flatter")
+    _run(pairs, held, settings, out, resume)
 
 
 def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path, resume: bool) -> None:
@@ -82,23 +87,13 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
     say(f"use it: echo {pairs[0].input!r} | grapheme predict {out}")
 
 
-def _pairs(
-    data: Path, dev: Path | None, columns: str | None, skip_bad_lines: bool, seed: int
-) -> tuple[list[Pair], list[Pair]]:
-    """The pairs to learn from and those to choose by, with what a person should know of them."""
-    pairs = _read(data, columns, skip_bad_lines)
-    if dev is not None:
-        held = _read(dev, columns, skip_bad_lines)
-        shared = overlap(pairs, held)
-        if shared:
-            say(f"warning: {shared:,} of {len(held):,} pairs of {dev} are in {data} too, so dev figures flatter")
-        return pairs, held
+def _held_out(data: Path, pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
     try:
-        learned, held = hold_out(pairs, seed=seed)
+        rest, held = hold_out(pairs, seed=seed)
     except ValueError as error:
-        raise Unusable(f"{data}: {error}, or name a dev file with --dev") from None
-    say(f"no --dev: {len(held):,} of {len(pairs):,} pairs, drawn with seed {seed}, are held out to choose the model by")
-    return learned, held
+        raise Unusable(f"{data}: {error}, or name a file with --dev") from None
+    say(f"no --dev: {len(held):,} of the pairs are held out (seed {seed}) to choose the best model by")
+    return rest, held
 
 
 def _read(file: Path, columns: str | None, skip_bad_lines: bool) -> list[Pair]:

@@ -11,7 +11,7 @@ BLOCK = 1 << 16  # bytes; some thousand lines
 def stream_inputs(
     source: BufferedIOBase, name: str, *, columns: str | None = None, skip_bad_lines: bool = False
 ) -> Iterator[Pairs]:
-    """The inputs of an open stream of bytes, as many at a time as are there: a line that comes alone is handed on alone.
+    """The inputs of an open stream of bytes, as many at a time as are there: a lone line is handed on alone.
 
     As `read_inputs`, but bad lines are reported when they come, after the good ones before them.
     """
