@@ -17,9 +17,9 @@ from grapheme_nn.evaluate import (
     evaluate,
     exact_match,
     similarity,
-    split_units,
     structural_loss,
 )
+from grapheme_nn.inputs import units_of
 
 SHORT = st.text("abc ", max_size=7)
 
@@ -91,7 +91,7 @@ def test_an_alignment_spells_both_texts(one, other):
 @pytest.mark.parametrize("unit", UNITS)
 @given(text=st.text() | SHORT | st.text("각e\u0301👩‍👩‍👧 "))
 def test_there_is_a_unit_for_each_node(unit, text):
-    assert len(split_units(text, unit)) == text_to_graph(text, unit).num_nodes
+    assert len(units_of(text, unit)) == text_to_graph(text, unit).num_nodes
 
 
 def test_structural_loss_is_zero_for_the_target_alone_and_the_same_in_any_batch():

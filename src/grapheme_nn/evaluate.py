@@ -7,13 +7,12 @@ the same text.
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
-from unicodedata import normalize
 
 import numpy as np
-import regex
 from numpy.typing import NDArray
 
 from grapheme_nn.graph import UNITS, Unit, texts_to_batch
+from grapheme_nn.inputs import units_of
 from grapheme_nn.loss import StructuralLoss
 
 # How many entries the plans of one batch of graphs may have: some 16 MB of floats.
@@ -134,16 +133,6 @@ def align(predicted: Sequence[str], target: Sequence[str]) -> list[tuple[str | N
     return pairs[::-1]
 
 
-def split_units(text: str, unit: Unit = "codepoint") -> list[str]:
-    """The units of a text, one for each node that `text_to_graph` makes of it."""
-    if unit == "symbol":
-        return text.split(" ") if text else []
-    if unit == "cluster":
-        found: list[str] = regex.findall(r"\X", text)
-        return found
-    return list(normalize("NFD", text) if unit == "decomposed" else text)
-
-
 def _distance(predicted: Sequence[str], target: Sequence[str]) -> int:
     return 0 if predicted == target else int(_table(predicted, target)[-1, -1])
 
@@ -170,9 +159,7 @@ def _table(predicted: Sequence[str], target: Sequence[str]) -> NDArray[np.int64]
 
 def _unit_pairs(predicted: Sequence[str], targets: Sequence[str], unit: Unit) -> list[tuple[list[str], list[str]]]:
     _check(predicted, targets, unit)
-    return [
-        (split_units(given, unit), split_units(wanted, unit)) for given, wanted in zip(predicted, targets, strict=True)
-    ]
+    return [(units_of(given, unit), units_of(wanted, unit)) for given, wanted in zip(predicted, targets, strict=True)]
 
 
 def _check(predicted: Sequence[str], targets: Sequence[str], unit: Unit) -> None:

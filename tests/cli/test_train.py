@@ -15,7 +15,7 @@ def contents(folder):
 
 
 def settings(folder):
-    return json.loads((folder / "config.json").read_text())["train"]
+    return json.loads((folder / "config.json").read_text())["training"]
 
 
 def test_training_says_what_it_does_and_how_to_use_the_model(grapheme, roman, tiny, tmp_path):

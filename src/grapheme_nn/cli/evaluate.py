@@ -36,7 +36,7 @@ def evaluate(
     from grapheme_nn.cli.models import Models
 
     models = Models([model, *(others or [])])
-    predicted, _ = models(pairs, data, batch_size)
+    predicted, _ = models.transform(pairs, data, batch_size)
     targets = [pair.target for pair in pairs]
     found = figures.evaluate(predicted, targets, models.target_unit)
     confusions = figures.confusions(predicted, targets, models.target_unit)[:errors]

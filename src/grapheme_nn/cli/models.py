@@ -35,15 +35,19 @@ class Models:
     def target_unit(self) -> "Unit":
         return self.models[0].config.target_unit
 
-    def __call__(self, pairs: Sequence[Pair], source: object, batch_size: int) -> tuple[list[str], list[float]]:
-        """What the inputs become, and how sure that is; `source` is where they come from."""
+    def transform(
+        self, pairs: Sequence[Pair], source: object, batch_size: int, *, scores: bool = False
+    ) -> tuple[list[str], list[float] | None]:
+        """What the inputs become, and where wished how sure that is; `source` is where they come from."""
         from grapheme_nn.model import transform_ensemble
 
         features = self._features(pairs, source)
         texts = [pair.input for pair in pairs]
-        if len(self.models) == 1:
+        if len(self.models) > 1:
+            return transform_ensemble(self.models, texts, features=features, batch_size=batch_size)
+        if scores:
             return self.models[0].transform(texts, features=features, batch_size=batch_size, return_scores=True)
-        return transform_ensemble(self.models, texts, features=features, batch_size=batch_size, return_scores=True)
+        return self.models[0].transform(texts, features=features, batch_size=batch_size), None
 
     def _features(self, pairs: Sequence[Pair], source: object) -> list[tuple[str, ...]] | None:
         given = any(pair.features for pair in pairs)

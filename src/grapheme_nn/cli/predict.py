@@ -48,10 +48,12 @@ def predict(
                 say(pairs.report())
             for start in range(0, len(pairs), batch_size):
                 batch = pairs[start : start + batch_size]
-                texts, sure = models(batch, name, batch_size)
-                for pair, text, score in zip(batch, texts, sure, strict=True):
-                    values = (pair.input, text, f"{score:.4f}")[: 2 + scores]
-                    out.write(("\t".join(value.translate(ESCAPES) for value in values) + "\n").encode())
+                texts, sure = models.transform(batch, name, batch_size, scores=scores)
+                columns_out = [[pair.input for pair in batch], texts]
+                if scores and sure is not None:
+                    columns_out.append([f"{score:.4f}" for score in sure])
+                for row in zip(*columns_out, strict=True):
+                    out.write(("\t".join(value.translate(ESCAPES) for value in row) + "\n").encode())
                 out.flush()
 
 
