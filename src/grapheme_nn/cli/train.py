@@ -35,7 +35,7 @@ def train(
     input_unit: Annotated[Unit | None, typer.Option(help="What a node of the input is.")] = None,
     target_unit: Annotated[Unit | None, typer.Option(help="What a node of the target is.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="How often every pair is seen.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Learn for so long and no longer.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same model.")] = None,
@@ -60,7 +60,7 @@ def train(
         "input_unit": input_unit,
         "target_unit": target_unit,
         "epochs": epochs,
-        "minutes": minutes,
+        "time_limit": minutes,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "seed": seed,
@@ -83,7 +83,14 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
     except KeyboardInterrupt:
         say(f"stopped: the same command with --resume continues from what is in {out}")
         raise typer.Exit(130) from None
-    say(f"dev exact match {result.dev_exact_match:.2%} after {result.epoch} epochs: the model is in {out}")
+    for warning in result.warnings:
+        say(f"warning: {warning}")
+    if result.not_covered:
+        say(f"{result.not_covered:,} pairs taught nothing: their targets need more than {result.parts} nodes for each of the input")
+    say(
+        f"dev exact match {result.best_dev_exact_match:.2%} in epoch {result.best_epoch} of {result.epochs}, "
+        f"{result.seconds:,.0f} s, {result.parameters:,} parameters: the model is in {out}"
+    )
     say(f"use it: echo {pairs[0].input!r} | grapheme predict {out}")
 
 
