@@ -17,7 +17,9 @@ class ModelError(ValueError):
     """A folder does not hold a model that can be used; the message says why in one sentence."""
 
 
-def write_folder(folder: str | os.PathLike[str], weights: Mapping[str, Tensor], config: Mapping[str, Any], card: str) -> None:
+def write_folder(
+    folder: str | os.PathLike[str], weights: Mapping[str, Tensor], config: Mapping[str, Any], card: str
+) -> None:
     """Write a model's files. What is there already is replaced only when all of them are safely on the disk."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)

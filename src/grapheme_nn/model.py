@@ -205,9 +205,7 @@ class GraphTransformNet(nn.Module):
                 result[row] = -value
         return result
 
-    def save(
-        self, folder: str | PathLike[str], *, card: str = "", training: Mapping[str, Any] | None = None
-    ) -> None:
+    def save(self, folder: str | PathLike[str], *, card: str = "", training: Mapping[str, Any] | None = None) -> None:
         """Write the model folder: weights, configuration (with that of the training, where given) and card."""
         config = {"model": asdict(self.config)} | ({} if training is None else {"training": dict(training)})
         write_folder(folder, self.state_dict(), config, card)
