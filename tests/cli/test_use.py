@@ -131,7 +131,7 @@ def test_the_commonest_confusions_are_listed(grapheme, model, roman):
 
 def test_info_tells_size_figures_and_settings(grapheme, model):
     shown = grapheme("info", model).stdout
-    for words in ("parameters", " MB", "target_unit", "epochs", "exact_match"):
+    for words in ("parameters", " MB", "target unit", "epochs", "dev exact match  "):
         assert words in shown
 
 
@@ -144,7 +144,7 @@ def test_info_tells_size_figures_and_settings(grapheme, model):
         (lambda folder: (folder / "model.safetensors").unlink(), "is not a model folder: it has no model.safetensors"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is damaged"),
         (lambda folder: (folder / "config.json").write_text("[]"), "config.json"),
-        (lambda folder: (folder / "config.json").write_text('{"model": {"width": 7}}'), "config.json"),
+        (lambda folder: (folder / "config.json").write_text('{"model": {"width": 7}}'), "the configuration of"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 99), "model.safetensors"),
         (lambda folder: _cut(folder / "model.safetensors"), "model.safetensors"),
     ],

@@ -1,11 +1,12 @@
 """The room of `grapheme info`: what a model is, without using it."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+MOST_SHOWN = 20  # labels or features
 
 
 def info(
@@ -13,27 +14,40 @@ def info(
 ) -> None:
     """Print a model's size, figures and settings.
 
-    Example: grapheme info dates
+    Example: grapheme info runs/dates
     """
+    from grapheme_nn.folder import CONFIG, WEIGHTS
     from grapheme_nn.model import GraphTransformNet
 
     network = GraphTransformNet.load(model)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
-    size = sum(file.stat().st_size for file in model.iterdir() if file.is_file())
-    rows = [("model", str(model)), ("parameters", f"{parameters:,}"), ("size", f"{size / 1e6:,.1f} MB")]
-    rows += _flat(json.loads((model / "config.json").read_text(encoding="utf-8")))
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
+    config = json.loads((model / CONFIG).read_text(encoding="utf-8"))
+    rows = {
+        "model": str(model),
+        "parameters": f"{sum(parameter.numel() for parameter in network.parameters()):,}",
+        "size": f"{(model / WEIGHTS).stat().st_size / 1e6:,.1f} MB",
+    }
+    best = _best(model / "metrics.jsonl")
+    if best:
+        rows["dev exact match"] = f"{best['dev_exact_match']:.2%} in epoch {best['epoch']}"
+    # What both know of, such as the width, is the same.
+    settings = config["model"] | config.get("training", {})
+    rows |= {name.replace("_", " "): _shown(value) for name, value in settings.items()}
+    width = max(map(len, rows))
+    for name, value in rows.items():
         typer.echo(f"{name:{width}}  {value}")
 
 
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """The leaves of nested objects, each with the names on the way to it; long lists are cut."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _flat(part, f"{name}.{key}" if name else key)
-    elif isinstance(value, list) and len(value) > 20:
-        shown = " ".join(map(str, value[:20]))
-        yield name, f"{shown} ... ({len(value):,} in all)"
-    else:
-        yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _best(metrics: Path) -> dict[str, Any] | None:
+    """The line of the best epoch; None where no one can tell."""
+    try:
+        lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+        return max(lines, key=lambda line: line["dev_exact_match"], default=None)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        shown = " ".join(map(str, value[:MOST_SHOWN]))
+        return f"{shown} ... ({len(value):,} in all)" if len(value) > MOST_SHOWN else shown or "none"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -86,7 +86,8 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
     for warning in result.warnings:
         say(f"warning: {warning}")
     if result.not_covered:
-        say(f"{result.not_covered:,} pairs taught nothing: their targets need more than {result.parts} nodes for each of the input")
+        longer = f"their targets are more than {result.parts} times as long as their inputs"
+        say(f"{result.not_covered:,} pairs taught nothing: {longer}")
     say(
         f"dev exact match {result.best_dev_exact_match:.2%} in epoch {result.best_epoch} of {result.epochs}, "
         f"{result.seconds:,.0f} s, {result.parameters:,} parameters: the model is in {out}"
