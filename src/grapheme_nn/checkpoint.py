@@ -16,7 +16,7 @@ FILE = "checkpoint.safetensors"
 def save_checkpoint(
     folder: Path, model: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
 ) -> None:
-    """Weights, their average, the optimiser, the random numbers to come, and `state` as JSON: one file, or the old one."""
+    """Weights, their average, the optimiser, the random numbers to come, and `state` as JSON, all in one file."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"average.{name}": tensor for name, tensor in average.state_dict().items()}
     for number, values in optimizer.state_dict()["state"].items():
@@ -42,9 +42,9 @@ def load_checkpoint(
     optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
     random = _below("random", tensors)
     torch.set_rng_state(random["cpu"])
-    for number in range(torch.cuda.device_count()):
-        if f"cuda{number}" in random:
-            torch.cuda.set_rng_state(random[f"cuda{number}"], number)
+    for device in range(torch.cuda.device_count()):
+        if f"cuda{device}" in random:
+            torch.cuda.set_rng_state(random[f"cuda{device}"], device)
     return state
 
 

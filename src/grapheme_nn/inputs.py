@@ -33,8 +33,9 @@ class Inputs:
         """The same inputs on another device."""
         edges = self.structure.edge_index
         moved = Structure(self.structure.mask.to(device), None if edges is None else edges.to(device))
-        rest = {name: getattr(self, name) for name in ("unit", "feature", "feature_mask", "node")}
-        return replace(self, structure=moved, **{k: None if v is None else v.to(device) for k, v in rest.items()})
+        rest = self.feature, self.feature_mask, self.node
+        feature, mask, node = (None if tensor is None else tensor.to(device) for tensor in rest)
+        return Inputs(self.unit.to(device), moved, feature, mask, node, self.num_nodes)
 
 
 def inputs_to_batch(

@@ -1,66 +1,26 @@
 """The room of the network: a graph comes in, its nodes are split and labelled, and another graph comes out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from math import exp, inf
 from os import PathLike
-from typing import Any, Literal, Self, get_args, overload
+from typing import Any, Literal, Self, overload
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from grapheme_nn.folder import ModelError, read_folder, write_folder
-from grapheme_nn.graph import UNITS, Unit
 from grapheme_nn.inputs import Inputs, batch_to_inputs, identities, join_units, pad, texts_to_inputs, units_of
 from grapheme_nn.loss.edges import edge_log_softmax, edge_score
 from grapheme_nn.morph.split import Split
 from grapheme_nn.nn.coarse import Coarse
 from grapheme_nn.nn.embedding import HashEmbedding
 from grapheme_nn.nn.layer import Layer
+from grapheme_nn.settings import LOSSES, LossName, ModelConfig
 from grapheme_nn.spell import COPY, Prediction, Targets, read, target_value
 
-LossName = Literal["path", "transport", "ctc"]
-LOSSES: tuple[LossName, ...] = get_args(LossName)
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """What a network is made of, and what it speaks."""
-
-    labels: tuple[str, ...]  # the units of targets that it can spell itself; others can only be copied
-    features: tuple[str, ...] = ()  # the features it was trained with, where it takes any
-    input_unit: Unit = "codepoint"
-    target_unit: Unit = "codepoint"
-    parts: int = 2  # r: children of each node
-    width: int = 128  # channels
-    layers: int = 2
-    heads: int = 4  # of attention; 0 for none
-    hidden: int = 96  # channels of the recurrence in each direction
-    dropout: float = 0.2
-    loss: LossName = "ctc"
-    reach: int = 8  # the longest edge between slots, of path only
-    merge: bool = False  # also think about nodes that were merged
-    buckets: int = 1024  # of each hash of the embedding
-    hashes: int = 4
-
-    def __post_init__(self) -> None:
-        for name, value in (("labels", self.labels), ("features", self.features)):
-            if not isinstance(value, tuple) or not all(isinstance(unit, str) for unit in value):
-                raise ValueError(f"{name} must be strings, but one is not")
-        for name, value, choices in (
-            ("input_unit", self.input_unit, UNITS),
-            ("target_unit", self.target_unit, UNITS),
-            ("loss", self.loss, LOSSES),
-        ):
-            if value not in choices:
-                raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(choices)}")
-        for name in ("parts", "width", "layers", "hidden", "reach", "buckets", "hashes"):
-            size = getattr(self, name)
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, but is {size!r}")
-        if not isinstance(self.heads, int) or self.heads < 0 or not 0 <= self.dropout < 1:
-            raise ValueError(f"heads ({self.heads}) must not be negative, dropout ({self.dropout}) lie in [0, 1)")
+__all__ = ["LOSSES", "GraphTransformNet", "LossName", "ModelConfig", "ModelError", "transform_ensemble"]
 
 
 class GraphTransformNet(nn.Module):
@@ -122,9 +82,11 @@ class GraphTransformNet(nn.Module):
         """What the network thinks of every node, [B, n, width]."""
         x: Tensor = self.embedding(inputs.unit)
         features = None
-        if inputs.feature is not None and inputs.feature_mask is not None and self.config.features:
-            there = inputs.feature_mask
-            named = self.feature_embedding(inputs.feature) * there[:, :, None]
+        if self.config.features:
+            feature, there = inputs.feature, inputs.feature_mask
+            if feature is None or there is None:  # as if each graph had none, which is a condition too
+                feature, there = inputs.unit[:, :0], inputs.structure.mask[:, :0]
+            named = self.feature_embedding(feature) * there[:, :, None]
             x = x + self.condition(named.sum(1))[:, None]
             features = (named, there)
         x = self.dropout(x)
@@ -219,7 +181,9 @@ class GraphTransformNet(nn.Module):
         if unknown:
             raise ModelError(f"the configuration of {folder} has the unknown key {unknown[0]!r}")
         try:
-            values = {key: tuple(value) if isinstance(value, list) else value for key, value in config["model"].items()}
+            values: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in config["model"].items()
+            }
             model = cls(ModelConfig(**values))
         except (TypeError, ValueError) as error:
             raise ModelError(f"the configuration of {folder} is not that of a model: {error}") from None
@@ -252,7 +216,7 @@ class GraphTransformNet(nn.Module):
         training, device = self.training, self.label.weight.device
         self.eval()
         try:
-            with torch.inference_mode():
+            with torch.no_grad():
                 for start in range(0, len(order), batch_size):
                     rows = order[start : start + batch_size]
                     named = None if features is None else [features[row] for row in rows]

@@ -1,9 +1,50 @@
-"""The room of settings: how to train, how far training is, and what came of it."""
+"""The room of settings: what a network is made of, how to train it, how far training is, and what came of it."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from grapheme_nn.graph import Unit
-from grapheme_nn.model import LossName
+from grapheme_nn.graph import UNITS, Unit
+
+LossName = Literal["path", "transport", "ctc"]
+LOSSES: tuple[LossName, ...] = get_args(LossName)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What a network is made of, and what it speaks."""
+
+    labels: tuple[str, ...]  # the units of targets that it can spell itself; others can only be copied
+    features: tuple[str, ...] = ()  # the features it was trained with, where it takes any
+    input_unit: Unit = "codepoint"
+    target_unit: Unit = "codepoint"
+    parts: int = 2  # r: children of each node
+    width: int = 128  # channels
+    layers: int = 2
+    heads: int = 4  # of attention; 0 for none
+    hidden: int = 96  # channels of the recurrence in each direction
+    dropout: float = 0.2
+    loss: LossName = "ctc"
+    reach: int = 8  # the longest edge between slots, of path only
+    merge: bool = False  # also think about nodes that were merged
+    buckets: int = 1024  # of each hash of the embedding
+    hashes: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("labels", "features"):
+            units = getattr(self, name)
+            if not isinstance(units, tuple) or not all(isinstance(unit, str) for unit in units):
+                raise ValueError(f"{name} must be strings, but are {units!r:.80}")
+        for name, choices in (("input_unit", UNITS), ("target_unit", UNITS), ("loss", LOSSES)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(choices)}")
+        for name in ("parts", "width", "layers", "hidden", "reach", "buckets", "hashes"):
+            size = getattr(self, name)
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, but is {size!r}")
+        if not isinstance(self.heads, int) or self.heads < 0:
+            raise ValueError(f"heads must be a whole number of at least 0, but is {self.heads!r}")
+        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), but is {self.dropout!r}")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from grapheme_nn.assignment import Assignment
 from grapheme_nn.inputs import Inputs
 from grapheme_nn.loss.ctc import ctc_value, merge_repeats
 from grapheme_nn.loss.path import PathLoss, best_path
-from grapheme_nn.loss.spelling import VOID
+from grapheme_nn.loss.spelling import VOID, Spelling
 from grapheme_nn.loss.transport import TransportLoss
 
 COPY = 1  # the label of a slot that says what its parent says; the labels of units begin after it
@@ -52,7 +52,7 @@ class Prediction:
         return merged.scatter(2, place, total)
 
     def graph(self) -> Batch:
-        """The slots as a PyG batch: `x` [slots, V] log-probabilities, edges with `edge_weight` their log-probability."""
+        """The slots as a PyG batch: `x` [slots, V] and `edge_weight` [e] are log-probabilities."""
         batch, slots = self.slot_mask.shape
         number = (self.slot_mask.flatten().cumsum(0) - 1).view(batch, slots)
         reach = 1 if self.edge_log_prob is None else self.edge_log_prob.size(2) - 1
@@ -111,8 +111,10 @@ def _value(loss: str, prediction: Prediction, targets: Targets, label: Tensor) -
     number = torch.arange(1, targets.unit.size(1) + 1, device=label.device).expand_as(targets.unit)
     masks = {"slot_mask": prediction.slot_mask, "target_mask": targets.mask}
     if loss == "transport":
-        return TransportLoss()(own, number, **masks).value
-    return PathLoss()(own, number, edge_log_prob=prediction.edge_log_prob, **masks).value
+        spelling: Spelling = TransportLoss()(own, number, **masks)
+    else:
+        spelling = PathLoss()(own, number, edge_log_prob=prediction.edge_log_prob, **masks)
+    return spelling.value
 
 
 @torch.no_grad()

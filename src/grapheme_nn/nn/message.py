@@ -31,18 +31,16 @@ class Messages(nn.Module):
         batch, n, d = x.shape
         padded = nn.functional.pad(structure.blank(x), (0, 0, self.hops, self.hops))
         # Windows as a view: node i sees rows i to i + 2 hops, that is itself in the middle.
-        windows = padded.as_strided((batch, n, (1 + 2 * self.hops) * d), (padded.stride(0), d, 1))
-        return windows
+        return padded.as_strided((batch, n, (1 + 2 * self.hops) * d), (padded.stride(0), d, 1))
 
     def _along_edges(self, x: Tensor, structure: Structure) -> Tensor:
         assert structure.edge_index is not None
         source, target = structure.edge_index
         node = structure.flatten(x)
         count = node.size(0)
-        before, after = [node], []
+        before, after = [node], [node]
         for _ in range(self.hops):
             before.append(aggregate(before[-1][source], target, count, "mean"))
-            last = after[-1] if after else node
-            after.append(aggregate(last[target], source, count, "mean"))
+            after.append(aggregate(after[-1][target], source, count, "mean"))
         # The order of a window: the furthest predecessor first, the furthest successor last.
-        return structure.unflatten(torch.cat([*before[::-1], *after], 1))
+        return structure.unflatten(torch.cat([*before[::-1], *after[1:]], 1))

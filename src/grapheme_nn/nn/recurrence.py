@@ -40,7 +40,7 @@ class Recurrence(nn.Module):
 def _level_by_level(lstm: nn.LSTM, node: Tensor, edge_index: Tensor, level: Tensor) -> Tensor:
     """The states of all nodes [nodes, hidden]: those of level 0 first, then of the nodes that wait for these alone."""
     source, target = edge_index
-    weights = (lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0)
+    weights = lstm.all_weights[0]
     state = node.new_zeros(node.size(0), 2, lstm.hidden_size)
     edge_level = level[target]
     for depth in range(int(level.max()) + 1 if level.numel() else 0):

@@ -13,8 +13,8 @@ from grapheme_nn.graph import levels, topological_order
 class Structure:
     """The graphs of a batch, padded to the same number of nodes n, each in topological order.
 
-    edge_index is None where every graph is a chain, which text is: then shifts take the place of edges. In it, nodes are
-    numbered as `flatten` puts them: graph after graph, without padding.
+    edge_index is None where every graph is a chain, which text is: then shifts take the place of edges. In it, nodes
+    are numbered as `flatten` puts them: graph after graph, without padding.
     """
 
     mask: Tensor  # bool [B, n]: where there is a node; padding comes last
