@@ -146,7 +146,7 @@ def test_ctrl_c_says_how_to_resume_and_resuming_works(process, grapheme, roman, 
 def test_resuming_with_other_options_is_refused(grapheme, refused, roman, tiny, tmp_path, model):
     shutil.copytree(model, tmp_path / "model")
     words = ["--config", tiny, "--seed", 3, "--out", tmp_path / "model", "--resume"]
-    refused(grapheme("train", roman, *words), 1, "was made with other pairs or options")
+    refused(grapheme("train", roman, *words), 1, "train without resuming")
 
 
 def test_resuming_nothing_begins(grapheme, roman, tiny, tmp_path):

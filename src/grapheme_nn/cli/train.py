@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,7 +93,15 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
         f"dev exact match {result.best_dev_exact_match:.2%} in epoch {result.best_epoch} of {result.epochs}, "
         f"{result.seconds:,.0f} s, {result.parameters:,} parameters: the model is in {out}"
     )
-    say(f"use it: echo {pairs[0].input!r} | grapheme predict {out}")
+    say(f"use it: {_use(pairs[0], out)}")
+
+
+def _use(pair: Pair, out: Path) -> str:
+    """A command that tries the model."""
+    if pair.features:
+        line = quote(f"{pair.input}\\t{';'.join(pair.features)}\\n")
+        return f"printf {line} | grapheme predict {quote(str(out))} --columns input,features"
+    return f"echo {quote(pair.input)} | grapheme predict {quote(str(out))}"
 
 
 def _held_out(data: Path, pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
