@@ -104,7 +104,9 @@ def _value(loss: str, prediction: Prediction, targets: Targets, label: Tensor) -
     """Minus the log-probability of the targets [B], where slot i spells target j with that of `label` [B, s, m]."""
     void = prediction.label_log_prob[:, :, VOID]
     if loss == "ctc":
-        first = (targets.unit[:, :, None] == targets.unit[:, None, :]).byte().argmax(2)
+        first = targets.unit  # where all targets are empty, there is no first of anything
+        if first.size(1):
+            first = (targets.unit[:, :, None] == targets.unit[:, None, :]).byte().argmax(2)
         return ctc_value(label, void, first, prediction.slot_mask.sum(1), targets.mask.sum(1))
     # An item's targets are its own labels, so that what copying adds need not be in a table of all labels.
     own = torch.cat([void[:, :, None], label], 2)
