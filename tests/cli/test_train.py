@@ -62,6 +62,12 @@ def test_a_wrong_settings_file_is_refused(grapheme, refused, roman, tmp_path, co
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize("content", ["width = 7", "heads = 3", "layers = 0"])
+def test_settings_that_do_not_fit_together_are_refused(grapheme, refused, roman, tmp_path, content):
+    (tmp_path / "my.toml").write_text(content)
+    refused(grapheme("train", roman, "--config", tmp_path / "my.toml", "--out", tmp_path / "model"), 1)
+
+
 def test_a_missing_settings_file_is_refused(grapheme, refused, roman, tmp_path):
     refused(grapheme("train", roman, "--config", tmp_path / "no.toml"), 1, "no.toml does not exist")
 
@@ -120,7 +126,7 @@ def test_a_full_disk_leaves_the_old_model_as_it_was(process, roman, tiny, model,
     _, told = running.communicate(timeout=60)
     assert running.returncode == 1, told.decode()
     assert b"Traceback" not in told
-    assert b"could not be written" in told
+    assert b"cannot be written" in told
     after = contents(tmp_path / "model")
     assert {name: after[name] for name in ("model.safetensors", "config.json", "README.md")} == {
         name: before[name] for name in ("model.safetensors", "config.json", "README.md")

@@ -6,24 +6,20 @@ from typing import Annotated
 
 import typer
 
+from grapheme_nn.cli.options import BatchSize, Columns, Model, Others, SkipBadLines
 from grapheme_nn.cli.sentences import say
 from grapheme_nn.data import read_pairs
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.", show_default=False)],
+    model: Model,
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Pairs, as for train.", show_default=False)],
-    others: Annotated[
-        list[Path] | None,
-        typer.Option("--with", metavar="MODEL", help="One more model: all of them vote. May be repeated."),
-    ] = None,
+    others: Others = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     errors: Annotated[int, typer.Option(min=0, metavar="N", help="List the N commonest confusions of symbols.")] = 0,
-    columns: Annotated[
-        str | None, typer.Option(help="The columns of a TSV, such as input,features,target; _ leaves one out.")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="How many pairs go through the model together.")] = 256,
-    skip_bad_lines: Annotated[bool, typer.Option("--skip-bad-lines", help="Leave bad lines out, and say so.")] = False,
+    columns: Columns = None,
+    batch_size: BatchSize = 256,
+    skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Print exact match, word and symbol error rate, edit similarity and structural loss.
 

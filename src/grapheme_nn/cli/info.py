@@ -2,15 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+
+from grapheme_nn.cli.options import Model
 
 MOST_SHOWN = 20  # labels or features
 
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.", show_default=False)],
+    model: Model,
 ) -> None:
     """Print a model's size, figures and settings.
 

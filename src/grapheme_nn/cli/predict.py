@@ -9,6 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
+from grapheme_nn.cli.options import BatchSize, Columns, Model, Others, SkipBadLines
 from grapheme_nn.cli.sentences import say
 from grapheme_nn.data import DataError, stream_inputs
 
@@ -17,20 +18,15 @@ ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.", show_default=False)],
+    model: Model,
     file: Annotated[
-        Path, typer.Argument(metavar="[FILE]", help="Lines of text, TSV or JSONL; - is the standard input.")
+        Path, typer.Argument(metavar="FILE", help="Lines of text, TSV or JSONL; - is the standard input.")
     ] = Path("-"),
-    others: Annotated[
-        list[Path] | None,
-        typer.Option("--with", metavar="MODEL", help="One more model: all of them vote. May be repeated."),
-    ] = None,
+    others: Others = None,
     scores: Annotated[bool, typer.Option("--scores", help="Add a column: how sure the model is, 0 to 1.")] = False,
-    columns: Annotated[
-        str | None, typer.Option(help="The columns of a TSV, such as input,features; _ leaves one out.")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="How many lines go through the model together.")] = 256,
-    skip_bad_lines: Annotated[bool, typer.Option("--skip-bad-lines", help="Leave bad lines out, and say so.")] = False,
+    columns: Columns = None,
+    batch_size: BatchSize = 256,
+    skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Print input and output for every line, with a tab between.
 

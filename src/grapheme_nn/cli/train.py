@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from grapheme_nn.cli.options import Columns, SkipBadLines
 from grapheme_nn.cli.sentences import Unusable, WrongUse, say
 from grapheme_nn.data import Pair, hold_out, overlap, read_pairs
 
@@ -25,9 +26,7 @@ def train(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; without it, runs/NAME-OF-DATA.")
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="The columns of a TSV, such as input,features,target; _ leaves one out.")
-    ] = None,
+    columns: Columns = None,
     preset: Annotated[Preset, typer.Option(help="small learns on a laptop; base wants a GPU.")] = Preset.small,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Settings that replace the preset's; options win.")
@@ -39,10 +38,10 @@ def train(
     minutes: Annotated[float | None, typer.Option(help="Learn for so long and no longer.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same model.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same model.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was ended early.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is in FOLDER.")] = False,
-    skip_bad_lines: Annotated[bool, typer.Option("--skip-bad-lines", help="Leave bad lines out, and say so.")] = False,
+    skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Learn from pairs of texts, and write a folder with the model.
 
@@ -51,6 +50,8 @@ def train(
     out = out or Path("runs") / data.stem
     if resume and overwrite:
         raise WrongUse("--resume continues a training and --overwrite replaces it: choose one of them")
+    if minutes is not None and not minutes > 0:
+        raise WrongUse(f"--minutes must be above 0, but is {minutes:g}")
     pairs = _read(data, columns, skip_bad_lines)
     held = None if dev is None else _read(dev, columns, skip_bad_lines)
     _check_out(out, resume, overwrite)
@@ -76,11 +77,18 @@ def train(
 
 def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path, resume: bool) -> None:
     from grapheme_nn.cli.progress import Report
+    from grapheme_nn.folder import ModelError
     from grapheme_nn.train import train as train_model
 
     try:
         with Report() as report:
             result = train_model(pairs, dev, settings, out, resume=resume, progress=report)
+    except ModelError:
+        raise
+    except ValueError as error:
+        raise Unusable(f"these settings do not work: {error}") from None
+    except OSError as error:
+        raise Unusable(f"{out} cannot be written ({error}): make room; a model that was there is as it was") from None
     except KeyboardInterrupt:
         say(f"stopped: the same command with --resume continues from what is in {out}")
         raise typer.Exit(130) from None
