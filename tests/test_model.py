@@ -8,7 +8,8 @@ import torch
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn import GraphTransformNet, is_acyclic
-from grapheme_nn.inputs import batch_to_inputs, identities, inputs_to_batch, pad, texts_to_inputs
+from grapheme_nn.graph import identities
+from grapheme_nn.inputs import batch_to_inputs, inputs_to_batch, pad, texts_to_inputs
 from grapheme_nn.loss.ctc import ctc_value, merge_repeats
 from grapheme_nn.model import LOSSES, ModelConfig, ModelError, transform_ensemble
 from grapheme_nn.nn.structure import Structure

@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from grapheme_nn.data import Pair
-from grapheme_nn.graph import Integers, Unit
-from grapheme_nn.inputs import Inputs, identities, pad, pad_inputs, units_of
+from grapheme_nn.graph import Integers, Unit, identities
+from grapheme_nn.inputs import Inputs, pad, pad_inputs, units_of
 from grapheme_nn.nn.embedding import name_identities
 from grapheme_nn.spell import Targets
 

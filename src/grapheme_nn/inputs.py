@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from grapheme_nn.graph import Integers, Unit, texts_to_batch
+from grapheme_nn.graph import Integers, Unit, identities, texts_to_batch
 from grapheme_nn.nn.embedding import name_identities
 from grapheme_nn.nn.structure import Structure, arrange, padding_mask
 
@@ -111,14 +111,6 @@ def pad_inputs(units: Sequence[Integers], features: Sequence[Integers] | None) -
     if features is None or not any(map(len, features)):
         return Inputs(unit, Structure(mask))
     return Inputs(unit, Structure(mask), *pad(features))
-
-
-def identities(texts: Sequence[str], unit: Unit) -> list[Integers]:
-    """The identities of the units of each text."""
-    if not texts:
-        return []
-    batch = texts_to_batch(texts, unit)
-    return np.split(batch.x.numpy(), batch.ptr.numpy()[1:-1])
 
 
 def pad(rows: Sequence[Integers]) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from grapheme_nn.folder import ModelError, read_folder, write_folder
-from grapheme_nn.inputs import Inputs, batch_to_inputs, identities, join_units, pad, texts_to_inputs, units_of
+from grapheme_nn.graph import identities
+from grapheme_nn.inputs import Inputs, batch_to_inputs, join_units, pad, texts_to_inputs, units_of
 from grapheme_nn.loss.edges import edge_log_softmax, edge_score
 from grapheme_nn.morph.split import Split
 from grapheme_nn.nn.coarse import Coarse
@@ -214,7 +215,8 @@ class GraphTransformNet(nn.Module):
             raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
         order = sorted((row for row, text in enumerate(texts) if text), key=lambda row: len(texts[row]))
         training, device = self.training, self.label.weight.device
-        self.eval()
+        if training:
+            self.eval()
         try:
             with torch.no_grad():
                 for start in range(0, len(order), batch_size):
@@ -222,7 +224,8 @@ class GraphTransformNet(nn.Module):
                     named = None if features is None else [features[row] for row in rows]
                     yield rows, texts_to_inputs([texts[row] for row in rows], named, self.config.input_unit).to(device)
         finally:
-            self.train(training)
+            if training:
+                self.train()
 
     def _texts(self, prediction: Prediction, texts: Sequence[str]) -> list[str]:
         """What a prediction for texts spells."""

@@ -94,9 +94,10 @@ def _begin(training: Training, out: Path, resume: bool) -> Run:
     return Run()
 
 
-def _enough(run: Run, config: TrainConfig) -> bool:
+def _enough(run: Run, config: Resolved) -> bool:
     """Whether another epoch would be wasted, or is not allowed."""
-    impatient = config.patience > 0 and run.epoch - run.best_epoch >= config.patience
+    # Before anything is right, the exact match cannot tell whether something is being learned.
+    impatient = 0 < config.patience <= run.epoch - run.best_epoch and run.best > 0
     return impatient or run.perfect >= PERFECT_EPOCHS or _time_is_up(run, config)
 
 

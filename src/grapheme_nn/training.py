@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
+from math import ceil
 from pathlib import Path
 from random import Random
 
@@ -18,8 +19,9 @@ from grapheme_nn.graph import Integers
 from grapheme_nn.model import GraphTransformNet, ModelConfig
 from grapheme_nn.settings import Resolved, TrainConfig
 
-# How many examples a run sees where `epochs` is not given, and between which numbers of epochs that is kept.
-EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS = 320_000, 4, 100
+# How many examples a run sees where `epochs` is not given, between which numbers of epochs that is kept, and the steps
+# that even ten pairs need.
+EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 320_000, 4, 100, 1000
 COPYING = 0.6  # a task of copying has at least this share of its targets' units in its inputs
 METRICS = "metrics.jsonl"
 
@@ -146,11 +148,15 @@ class Training:
 def _resolve(config: TrainConfig, examples: Examples, needed: Integers) -> Resolved:
     """The configuration with everything decided that it leaves to the pairs."""
     count, parts = needed.size, config.parts or choose_parts(needed)
+    batch_size = min(config.batch_size, max(4, count // 32))
+    epochs = min(max(EXAMPLES // count, FEWEST_EPOCHS), MOST_EPOCHS)
+    epochs = max(epochs, ceil(FEWEST_STEPS / ceil(count / batch_size)))
     values = asdict(config) | {
         "parts": parts,
         "reach": config.reach or max(8, 2 * parts),
-        "epochs": config.epochs or min(max(EXAMPLES // count, FEWEST_EPOCHS), MOST_EPOCHS),
-        "batch_size": min(config.batch_size, max(4, count // 32)),
+        "epochs": config.epochs or epochs,
+        "patience": max(15, (config.epochs or epochs) // 4) if config.patience is None else config.patience,
+        "batch_size": batch_size,
         "unseen": config.unseen if examples.copied_share() >= COPYING else 0.0,
     }
     return Resolved(**values)
