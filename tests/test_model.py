@@ -156,6 +156,13 @@ def test_nothing_and_empty_texts_come_back():
     assert net().log_probabilities(["", ""], ["", "a"]) == [0.0, -float("inf")]
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_empty_target_has_the_same_probability_alone_and_beside_a_longer_one(loss):
+    model = net(loss=loss)
+    alone = model.log_probabilities(["ab"], [""])
+    assert alone == pytest.approx(model.log_probabilities(["ab", "cd"], ["", "abc"])[:1], rel=1e-4)
+
+
 def test_what_a_slot_copies_counts_with_what_it_spells():
     prediction = net(loss="transport")(texts_to_inputs(["aé"], None, "codepoint"))
     raw, merged = prediction.label_log_prob.exp(), prediction.merged.exp()

@@ -15,6 +15,7 @@ from grapheme_nn.graph import identities
 from grapheme_nn.inputs import Inputs, batch_to_inputs, join_units, pad, texts_to_inputs, units_of
 from grapheme_nn.loss.edges import edge_log_softmax, edge_score
 from grapheme_nn.morph.split import Split
+from grapheme_nn.nn.attention import Attention
 from grapheme_nn.nn.coarse import Coarse
 from grapheme_nn.nn.embedding import HashEmbedding
 from grapheme_nn.nn.layer import Layer
@@ -28,7 +29,7 @@ class GraphTransformNet(nn.Module):
     """Turns graphs into graphs: every node becomes r slots, and every slot a label, the parent's own, or nothing.
 
         units -> embedding -> layers of recurrence, messages and attention -> [merge, coarse layer, lift]
-              -> split into r slots -> for each slot void, copy, or one of the labels
+              -> split into r slots, which look back at all nodes -> for each slot void, copy, or one of the labels
 
     With the loss `path` the edges between slots are predicted too, and what is spelled is a walk through them.
     """
@@ -48,6 +49,9 @@ class GraphTransformNet(nn.Module):
         self.coarse = Coarse(*make) if config.merge else None
         self.norm = nn.LayerNorm(width)
         self.split = Split(width, config.parts)
+        if config.heads:
+            self.slot_norm = nn.LayerNorm(width)
+            self.look = Attention(width, config.heads)
         self.label = nn.Linear(width, 2 + len(config.labels))
         self.dropout = nn.Dropout(config.dropout)
         if config.loss == "path":
@@ -66,7 +70,10 @@ class GraphTransformNet(nn.Module):
         inputs = batch if isinstance(batch, Inputs) else batch_to_inputs(batch)
         parts, mask = self.config.parts, inputs.structure.mask
         parent = self.norm(self.encode(inputs))
-        slot = self.dropout(self.split.children_of(parent).view(mask.size(0), -1, self.config.width).relu())
+        slot = self.split.children_of(parent).view(mask.size(0), -1, self.config.width).relu()
+        if self.config.heads:  # text may change its order: what a slot spells can be far from its parent
+            slot = slot + self.look(self.slot_norm(slot), parent, None if inputs.structure.full else mask)
+        slot = self.dropout(slot)
         score = self.label(slot)
         slot_mask = mask.repeat_interleave(parts, 1)
         edges = None
@@ -106,6 +113,9 @@ class GraphTransformNet(nn.Module):
 
     def loss(self, prediction: Prediction, targets: Targets) -> Tensor:
         """Minus the log-probability of each target, [B]: inf, without gradient, where the slots cannot spell it."""
+        if not targets.unit.size(1):  # only empty texts: they need one column of padding
+            nothing = targets.unit.new_zeros(targets.unit.size(0), 1)
+            targets = Targets(nothing, nothing.bool())
         return target_value(self.config.loss, prediction, targets, self.labels_of(targets.unit))
 
     @overload

@@ -63,11 +63,11 @@ class TrainConfig:
     reach: int | None = None  # None: 8, or twice as many as parts
     merge: bool = False
     epochs: int | None = None  # None: as many as make 320,000 examples, and more where there are few pairs
-    batch_size: int = 64  # at most; less where there are few pairs
+    batch_size: int = 32  # at most; less where there are few pairs
     learning_rate: float = 3e-3
     warmup: float = 0.1  # share of the steps
     weight_decay: float = 0.01
-    dropout: float = 0.3
+    dropout: float = 0.2
     clip: float = 1.0
     accumulate: int = 1
     ema: float = 0.998
@@ -104,7 +104,9 @@ class Resolved(TrainConfig):
 
 PRESETS: dict[str, TrainConfig] = {
     "small": TrainConfig(),
-    "base": TrainConfig(preset="base", width=256, hidden=256, layers=3, heads=8, dropout=0.3, learning_rate=1e-3),
+    "base": TrainConfig(
+        preset="base", width=256, hidden=256, layers=3, heads=8, dropout=0.3, batch_size=64, learning_rate=1e-3
+    ),
 }
 
 
