@@ -21,7 +21,7 @@ from grapheme_nn.settings import Resolved, TrainConfig
 
 # How many examples a run sees where `epochs` is not given, between which numbers of epochs that is kept, and the steps
 # that even ten pairs need.
-EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 320_000, 4, 100, 1000
+EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 200_000, 4, 100, 1000
 COPYING = 0.6  # a task of copying has at least this share of its targets' units in its inputs
 METRICS = "metrics.jsonl"
 
