@@ -23,7 +23,7 @@ class ModelConfig:
     heads: int = 4  # of attention; 0 for none
     hidden: int = 96  # channels of the recurrence in each direction
     dropout: float = 0.2
-    loss: LossName = "ctc"
+    loss: LossName = "transport"
     reach: int = 8  # the longest edge between slots, of path only
     merge: bool = False  # also think about nodes that were merged
     buckets: int = 1024  # of each hash of the embedding
@@ -52,7 +52,7 @@ class TrainConfig:
     """How to train, and what. The defaults are those of the preset `small`."""
 
     preset: str = "small"
-    loss: LossName = "ctc"
+    loss: LossName = "transport"
     input_unit: Unit = "codepoint"
     target_unit: Unit = "codepoint"
     parts: int | None = None  # r; None: the smallest that covers 99.5% of the pairs
@@ -62,7 +62,7 @@ class TrainConfig:
     hidden: int = 96
     reach: int | None = None  # None: 8, or twice as many as parts
     merge: bool = False
-    epochs: int | None = None  # None: as many as make 320,000 examples, and more where there are few pairs
+    epochs: int | None = None  # None: as many as make 200,000 examples, and more where there are few pairs
     batch_size: int = 32  # at most; less where there are few pairs
     learning_rate: float = 3e-3
     warmup: float = 0.1  # share of the steps

@@ -83,7 +83,7 @@ def _begin(training: Training, out: Path, resume: bool) -> Run:
     metrics = out / METRICS
     if resume and (out / FILE).is_file():
         state = load_checkpoint(out, training.network, training.average, training.optimizer)
-        if state["config"] != training.identity():
+        if state["config"] != training.identity:
             raise ModelError(f"the checkpoint in {out} was made with other pairs or options: train without resuming")
         run = Run(**state["run"])
         lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True) if metrics.is_file() else []

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from hashlib import blake2b
 from math import ceil
 from pathlib import Path
@@ -21,7 +22,7 @@ from grapheme_nn.settings import Resolved, TrainConfig
 
 # How many examples a run sees where `epochs` is not given, between which numbers of epochs that is kept, and the steps
 # that even ten pairs need.
-EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 320_000, 4, 100, 1000
+EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 200_000, 4, 100, 1000
 COPYING = 0.6  # a task of copying has at least this share of its targets' units in its inputs
 METRICS = "metrics.jsonl"
 
@@ -115,6 +116,7 @@ class Training:
             )
         return right / len(self.dev), warning
 
+    @cached_property
     def identity(self) -> str:
         """What a checkpoint must agree with to be continued."""
         digest = blake2b(repr([tuple(pair) for pair in self.pairs]).encode("utf-8", "surrogatepass")).hexdigest()
@@ -122,7 +124,7 @@ class Training:
 
     def save_checkpoint(self, run: Run, out: Path) -> None:
         if self.accelerator.is_main_process:
-            state = {"config": self.identity(), "run": asdict(run)}
+            state = {"config": self.identity, "run": asdict(run)}
             save_checkpoint(out, self.network, self.average, self.optimizer, state)
 
     def save_model(self, run: Run, out: Path) -> None:
