@@ -15,8 +15,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(INSTALL) --no-build-isolation --editable '.[dev]'
 	touch $@
 
+# Threads that sleep while they wait leave the machine to others, who would otherwise slow the training down a lot.
 demo: setup
-	$(BIN)/python examples/demo.py
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python examples/demo.py
 
 test: setup
 	$(BIN)/ruff check .

@@ -1,18 +1,44 @@
-"""What the README shows runs, as does the demo."""
+"""What the README shows runs, as do the examples."""
 
 import re
 import runpy
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_the_readme_example_runs(capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_readme_trains_a_model(capsys, elsewhere):
+    example = EXAMPLES[0].replace("count=10_000", "count=40")  # learns nothing, but takes a second
+    assert example != EXAMPLES[0]
     exec(compile(example, "README.md", "exec"), {})
+    assert "Evaluation(pairs=4, " in capsys.readouterr().out
+    assert Path("runs/dates/model.safetensors").exists()
+
+
+def test_the_readme_changes_a_graph(capsys):
+    exec(compile(EXAMPLES[1], "README.md", "exec"), {})
     assert "tensor([1, 2])" in capsys.readouterr().out
+    assert len(EXAMPLES) == 2
 
 
-def test_the_demo_runs(capsys):
-    runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
+def test_the_history_example_runs(capsys):
+    runpy.run_path(str(ROOT / "examples" / "history.py"), run_name="__main__")
     assert "reaches the letters [0, 1, 2, 3, 4, 5] and no others" in capsys.readouterr().out
+
+
+def test_the_demo_trains_and_judges_and_fails_when_it_does_not_reach_its_promise(capsys, elsewhere, monkeypatch):
+    import grapheme_nn.data
+
+    generate = grapheme_nn.data.generate
+    monkeypatch.setattr(grapheme_nn.data, "generate", lambda task, count, seed: generate(task, 1100, seed))
+    with pytest.raises(SystemExit, match="below the 99% that this demo promises"):
+        runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
+    assert "exact match on 1,000 dates never seen in training" in capsys.readouterr().out

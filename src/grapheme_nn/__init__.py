@@ -16,12 +16,14 @@ if TYPE_CHECKING:
         texts_to_batch,
         topological_order,
     )
+    from grapheme_nn.model import GraphTransformNet
 
 __version__ = "0.1.0"
 
 __all__ = [
     "UNITS",
     "Assignment",
+    "GraphTransformNet",
     "Unit",
     "batch_to_texts",
     "graph_to_text",
@@ -32,7 +34,7 @@ __all__ = [
     "topological_order",
 ]
 
-_ROOMS = {"Assignment": "assignment"}  # every other name is in graph
+_ROOMS = {"Assignment": "assignment", "GraphTransformNet": "model"}  # every other name is in graph
 
 
 def __getattr__(name: str) -> object:

@@ -92,6 +92,13 @@ def texts_to_batch(texts: Sequence[str], unit: Unit = "codepoint") -> Batch:
     return batch
 
 
+def identities(texts: Sequence[str], unit: Unit = "codepoint") -> list[Integers]:
+    """The `x` of the graph of each text, for those who need no graph."""
+    nodes = _nodes(texts, unit)
+    ends = np.cumsum(nodes.per_text).tolist()
+    return [nodes.identity[begin:end] for begin, end in pairwise([0, *ends])]
+
+
 def graph_to_text(graph: Data) -> str:
     """The text that a graph made by `text_to_graph` spells, its nodes read in their own order."""
     return _spell(graph, np.array([graph.num_nodes]), [graph.unit] if "unit" in graph else [])[0]

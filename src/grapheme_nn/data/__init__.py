@@ -7,6 +7,7 @@ from grapheme_nn.data.features import split_features
 from grapheme_nn.data.generate import TASKS, Task, generate
 from grapheme_nn.data.pairs import DataError, Pair, Pairs, read_inputs, read_pairs
 from grapheme_nn.data.splits import hold_out, length_batches, overlap
+from grapheme_nn.data.stream import stream_inputs
 from grapheme_nn.data.write import write_pairs
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "read_inputs",
     "read_pairs",
     "split_features",
+    "stream_inputs",
     "write_pairs",
 ]

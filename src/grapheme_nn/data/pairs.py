@@ -28,6 +28,7 @@ KEYS: dict[Kind, tuple[str, tuple[str, ...]]] = {
     "JSONL curriculum": ("input_polish", ("expected_result", "expected_symbolic")),
 }
 MOST_REPORTED = 20
+MARK = b"\xef\xbb\xbf"  # of the byte order, which some programs put before UTF-8
 
 
 class DataError(ValueError):
@@ -80,12 +81,38 @@ def read_inputs(source: Source, *, columns: str | None = None, skip_bad_lines: b
 
 
 def _read(source: Source, columns: str | None, skip_bad_lines: bool, *, with_target: bool) -> Pairs:
-    named = None if columns is None else _column_names(columns, with_target)
+    named = None if columns is None else column_names(columns, with_target)
     name, data = _load(source)
+    if not data.removeprefix(MARK).strip(b"\r\n"):
+        raise DataError(f"{name} is empty: give lines of TSV or JSONL")
+    pairs = parse(name, data, named, with_target)
+    if pairs.skipped and not skip_bad_lines:
+        raise DataError(f"{pairs.report()}\n{name} has {_count(len(pairs.skipped))}: correct or skip them")
+    if not pairs:
+        raise DataError(f"{pairs.report()}\n{name} has no good line")
+    return pairs
+
+
+def parse(
+    name: str,
+    data: bytes,
+    named: tuple[str, ...] | None,
+    with_target: bool,
+    *,
+    first_line: int = 1,
+    first_byte: int = 0,
+) -> Pairs:
+    """The pairs of the good lines; `skipped` of the result speaks of the bad ones.
+
+    `data` may be a part of a file: messages count from its `first_line` and its `first_byte`.
+    """
+    refuse_binary(name, data, first_byte)
     bad: dict[int, str] = {}
     lines: dict[int, str] = {}
-    offset = 3 if data.startswith(b"\xef\xbb\xbf") else 0
-    for number, raw in enumerate(data[offset:].rstrip(b"\r\n").split(b"\n"), 1):
+    if first_byte == 0 and data.startswith(MARK):
+        data, first_byte = data[len(MARK) :], len(MARK)
+    offset = first_byte
+    for number, raw in enumerate(data.rstrip(b"\r\n").split(b"\n"), first_line):
         try:
             lines[number] = raw.removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
@@ -114,17 +141,12 @@ def _read(source: Source, columns: str | None, skip_bad_lines: bool, *, with_tar
             pairs.append(pair)
         except _BadLine as error:
             bad[number] = str(error)
-    problems = tuple(f"{name}:{number}: {bad[number]}" for number in sorted(bad))
-    if problems and not skip_bad_lines:
-        raise DataError(f"{_report(problems)}\n{name} has {_count(len(bad))}: correct or skip them")
-    if not pairs:
-        raise DataError(f"{_report(problems)}\n{name} has no good line")
-    pairs.skipped = problems
+    pairs.skipped = tuple(f"{name}:{number}: {bad[number]}" for number in sorted(bad))
     return pairs
 
 
 def _load(source: Source) -> tuple[str, bytes]:
-    """The name that messages use, and all bytes; refuses what cannot be text."""
+    """The name that messages use, and all bytes."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         name = str(path)
@@ -141,16 +163,20 @@ def _load(source: Source) -> tuple[str, bytes]:
         # The bytes below a text stream, where there are any: decoding is ours, with line numbers.
         read = getattr(source, "buffer", source).read()
         data = read.encode("utf-8", "surrogatepass") if isinstance(read, str) else read
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{name} looks like UTF-16: save it as UTF-8, for example with iconv -f UTF-16 -t UTF-8")
-    if b"\0" in data:
-        raise DataError(f"{name} looks like a binary file (a NUL byte at offset {data.index(0)}): give TSV or JSONL")
-    if not data.removeprefix(b"\xef\xbb\xbf").strip(b"\r\n"):
-        raise DataError(f"{name} is empty: give lines of TSV or JSONL")
     return name, data
 
 
-def _column_names(columns: str, with_target: bool) -> tuple[str, ...]:
+def refuse_binary(name: str, data: bytes, first_byte: int = 0) -> None:
+    """A `DataError` where the bytes cannot be text."""
+    if first_byte == 0 and data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{name} looks like UTF-16: save it as UTF-8, for example with iconv -f UTF-16 -t UTF-8")
+    if b"\0" in data:
+        offset = first_byte + data.index(0)
+        raise DataError(f"{name} looks like a binary file (a NUL byte at offset {offset}): give TSV or JSONL")
+
+
+def column_names(columns: str, with_target: bool) -> tuple[str, ...]:
+    """The names in a list such as `input,features,target`, checked."""
     names = tuple(name.strip() for name in columns.split(","))
     needed = COLUMNS[: 1 + with_target]
     kept = [name for name in names if name != LEAVE_OUT]

@@ -1,0 +1,40 @@
+"""The corridor of the command `grapheme`. Nothing heavy is imported at its doors: `--help` must answer at once."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from grapheme_nn.cli.evaluate import evaluate
+from grapheme_nn.cli.generate import generate
+from grapheme_nn.cli.info import info
+from grapheme_nn.cli.predict import predict
+from grapheme_nn.cli.sentences import Sentences
+from grapheme_nn.cli.train import train
+
+app = typer.Typer(cls=Sentences, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("grapheme-nn"))
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def grapheme(
+    context: typer.Context,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Text becomes a graph, and a network morphs it into another text's graph.
+
+    Example: grapheme train pairs.tsv --out model; echo hello | grapheme predict model
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for command in (train, predict, evaluate, generate, info):
+    app.command()(command)

@@ -1,0 +1,55 @@
+"""The room of `grapheme info`: what a model is, without using it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from grapheme_nn.cli.options import Model
+
+MOST_SHOWN = 20  # labels or features
+
+
+def info(
+    model: Model,
+) -> None:
+    """Print a model's size, figures and settings.
+
+    Example: grapheme info runs/dates
+    """
+    from grapheme_nn.folder import CONFIG, WEIGHTS
+    from grapheme_nn.model import GraphTransformNet
+
+    network = GraphTransformNet.load(model)
+    config = json.loads((model / CONFIG).read_text(encoding="utf-8"))
+    rows = {
+        "model": str(model),
+        "parameters": f"{sum(parameter.numel() for parameter in network.parameters()):,}",
+        "size": f"{(model / WEIGHTS).stat().st_size / 1e6:,.1f} MB",
+    }
+    best = _best(model / "metrics.jsonl")
+    if best:
+        rows["dev exact match"] = f"{best['dev_exact_match']:.2%} in epoch {best['epoch']}"
+    # What both know of, such as the width, is the same.
+    settings = config["model"] | config.get("training", {})
+    rows |= {name.replace("_", " "): _shown(value) for name, value in settings.items()}
+    width = max(map(len, rows))
+    for name, value in rows.items():
+        typer.echo(f"{name:{width}}  {value}")
+
+
+def _best(metrics: Path) -> dict[str, Any] | None:
+    """The line of the best epoch; None where no one can tell."""
+    try:
+        lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+        return max(lines, key=lambda line: line["dev_exact_match"], default=None)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        shown = " ".join(map(str, value[:MOST_SHOWN]))
+        return f"{shown} ... ({len(value):,} in all)" if len(value) > MOST_SHOWN else shown or "none"
+    return value if isinstance(value, str) else json.dumps(value)

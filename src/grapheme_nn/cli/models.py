@@ -1,0 +1,65 @@
+"""The room of models at work: folders are loaded, pairs go through one model or several, and features are asked for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grapheme_nn.cli.sentences import Unusable, say
+from grapheme_nn.data import Pair
+
+if TYPE_CHECKING:
+    from grapheme_nn.graph import Unit
+
+
+class Models:
+    """One model, or several that vote by their mean log-probability."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        import torch
+
+        from grapheme_nn.model import GraphTransformNet
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.folders = folders
+        self.models: list[GraphTransformNet] = [GraphTransformNet.load(folder, device=device) for folder in folders]
+        self._warned = False
+        units = {folder: model.config.target_unit for folder, model in zip(folders, self.models, strict=True)}
+        for folder, unit in units.items():
+            if unit != self.target_unit:
+                raise Unusable(
+                    f"{folder} spells in units of {unit}, but {folders[0]} in units of {self.target_unit}: "
+                    "only models with the same target unit can vote"
+                )
+
+    @property
+    def target_unit(self) -> "Unit":
+        return self.models[0].config.target_unit
+
+    def transform(
+        self, pairs: Sequence[Pair], source: object, batch_size: int, *, scores: bool = False
+    ) -> tuple[list[str], list[float] | None]:
+        """What the inputs become, and where wished how sure that is; `source` is where they come from."""
+        from grapheme_nn.model import transform_ensemble
+
+        features = self._features(pairs, source)
+        texts = [pair.input for pair in pairs]
+        if len(self.models) > 1:
+            return transform_ensemble(self.models, texts, features=features, batch_size=batch_size)
+        if scores:
+            return self.models[0].transform(texts, features=features, batch_size=batch_size, return_scores=True)
+        return self.models[0].transform(texts, features=features, batch_size=batch_size), None
+
+    def _features(self, pairs: Sequence[Pair], source: object) -> list[tuple[str, ...]] | None:
+        given = any(pair.features for pair in pairs)
+        if not given:
+            for folder, model in zip(self.folders, self.models, strict=True):
+                if model.config.features:
+                    raise Unusable(
+                        f"{folder} was trained with features, but {source} gives none: "
+                        "add a column and name it, such as --columns input,features"
+                    )
+            return None
+        if not self._warned and not any(model.config.features for model in self.models):
+            say(f"warning: {source} has features, but {self.folders[0]} was trained without, so they change nothing")
+            self._warned = True
+        return [pair.features for pair in pairs]

@@ -1,0 +1,53 @@
+"""The room of progress: a bar where a person looks on, plain lines where a file does."""
+
+from typing import TYPE_CHECKING
+
+from grapheme_nn.cli.sentences import say
+
+if TYPE_CHECKING:
+    from grapheme_nn.train import Progress
+
+
+class Report:
+    """Shows the progress of a training on stderr; use it as `with Report() as report: train(..., progress=report)`."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        console = Console(stderr=True)
+        self._bar = None
+        if console.is_terminal:
+            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}")
+            self._bar = Bar(*columns, console=console)
+            self._task = self._bar.add_task("training", total=None, figures="")
+
+    def __enter__(self) -> "Report":
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, progress: "Progress") -> None:
+        epoch = f"epoch {progress.epoch}/{progress.epochs}"
+        if self._bar:
+            done = (progress.epoch - 1) * progress.steps + progress.step
+            total = progress.epochs * progress.steps
+            self._bar.update(self._task, description=epoch, completed=done, total=total, figures=figures(progress))
+        elif progress.step == progress.steps:
+            say(f"{epoch}  {figures(progress)}")
+
+
+def figures(progress: "Progress") -> str:
+    """Loss, dev exact match, examples a second and time left, in one line."""
+    parts = [f"loss {progress.loss:.4f}"]
+    if progress.dev_exact_match is not None:
+        parts.append(f"dev exact match {progress.dev_exact_match:.2%}")
+    parts.append(f"{progress.examples_per_second:,.0f} examples/s")
+    minutes, seconds = divmod(round(progress.seconds_left), 60)
+    parts.append(f"{minutes}:{seconds:02} left")
+    return "  ".join(parts)

@@ -1,0 +1,148 @@
+"""The room of `grapheme train`: from a file of pairs to the folder of a model."""
+
+from enum import StrEnum
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grapheme_nn.cli.options import Columns, SkipBadLines
+from grapheme_nn.cli.sentences import Unusable, WrongUse, say
+from grapheme_nn.data import Pair, hold_out, overlap, read_pairs
+
+if TYPE_CHECKING:
+    from grapheme_nn.train import TrainConfig
+
+# The units as `graph` has them, which would take torch along.
+Unit = StrEnum("Unit", ["codepoint", "cluster", "decomposed", "symbol"])
+Loss = StrEnum("Loss", ["path", "transport", "ctc"])
+Preset = StrEnum("Preset", ["small", "base"])
+
+
+def train(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Pairs: TSV or JSONL.", show_default=False)],
+    dev: Annotated[Path | None, typer.Option(metavar="FILE", help="Pairs to choose the best model by.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; without it, runs/NAME-OF-DATA.")
+    ] = None,
+    columns: Columns = None,
+    preset: Annotated[Preset, typer.Option(help="small learns on a laptop; base wants a GPU.")] = Preset.small,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings that replace the preset's; options win.")
+    ] = None,
+    loss: Annotated[Loss | None, typer.Option(help="What is learned from.")] = None,
+    input_unit: Annotated[Unit | None, typer.Option(help="What a node of the input is.")] = None,
+    target_unit: Annotated[Unit | None, typer.Option(help="What a node of the target is.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="How often every pair is seen.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Learn for so long and no longer.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same model.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was ended early.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is in FOLDER.")] = False,
+    skip_bad_lines: SkipBadLines = False,
+) -> None:
+    """Learn from pairs of texts, and write a folder with the model.
+
+    Example: grapheme train pairs.tsv --dev dev.tsv --out model
+    """
+    out = out or Path("runs") / data.stem
+    if resume and overwrite:
+        raise WrongUse("--resume continues a training and --overwrite replaces it: choose one of them")
+    if minutes is not None and not minutes > 0:
+        raise WrongUse(f"--minutes must be above 0, but is {minutes:g}")
+    pairs = _read(data, columns, skip_bad_lines)
+    held = None if dev is None else _read(dev, columns, skip_bad_lines)
+    _check_out(out, resume, overwrite)
+    from grapheme_nn.cli.config import resolve
+
+    options = {
+        "loss": loss,
+        "input_unit": input_unit,
+        "target_unit": target_unit,
+        "epochs": epochs,
+        "time_limit": minutes,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "seed": seed,
+    }
+    settings = resolve(preset, config, {name: _plain(value) for name, value in options.items()})
+    if held is None:
+        pairs, held = _held_out(data, pairs, settings.seed)
+    elif shared := overlap(pairs, held):
+        say(f"warning: {shared:,} of {len(held):,} pairs of {dev} are in {data} too, so the dev figures flatter")
+    _run(pairs, held, settings, out, resume)
+
+
+def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path, resume: bool) -> None:
+    from grapheme_nn.cli.progress import Report
+    from grapheme_nn.folder import ModelError
+    from grapheme_nn.train import train as train_model
+
+    try:
+        with Report() as report:
+            result = train_model(pairs, dev, settings, out, resume=resume, progress=report)
+    except ModelError:
+        raise
+    except ValueError as error:
+        raise Unusable(f"these settings do not work: {error}") from None
+    except OSError as error:
+        raise Unusable(f"{out} cannot be written ({error}): make room; a model that was there is as it was") from None
+    except KeyboardInterrupt:
+        say(f"stopped: the same command with --resume continues from what is in {out}")
+        raise typer.Exit(130) from None
+    for warning in result.warnings:
+        say(f"warning: {warning}")
+    if result.not_covered:
+        longer = f"their targets are more than {result.parts} times as long as their inputs"
+        say(f"{result.not_covered:,} pairs taught nothing: {longer}")
+    say(
+        f"dev exact match {result.best_dev_exact_match:.2%} in epoch {result.best_epoch} of {result.epochs}, "
+        f"{result.seconds:,.0f} s, {result.parameters:,} parameters: the model is in {out}"
+    )
+    say(f"use it: {_use(pairs[0], out)}")
+
+
+def _use(pair: Pair, out: Path) -> str:
+    """A command that tries the model."""
+    if pair.features:
+        line = quote(f"{pair.input}\\t{';'.join(pair.features)}\\n")
+        return f"printf {line} | grapheme predict {quote(str(out))} --columns input,features"
+    return f"echo {quote(pair.input)} | grapheme predict {quote(str(out))}"
+
+
+def _held_out(data: Path, pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
+    try:
+        rest, held = hold_out(pairs, seed=seed)
+    except ValueError as error:
+        raise Unusable(f"{data}: {error}, or name a file with --dev") from None
+    say(f"no --dev: {len(held):,} of the pairs are held out (seed {seed}) to choose the best model by")
+    return rest, held
+
+
+def _read(file: Path, columns: str | None, skip_bad_lines: bool) -> list[Pair]:
+    pairs = read_pairs(file, columns=columns, skip_bad_lines=skip_bad_lines)
+    if pairs.skipped:
+        say(pairs.report())
+    features = {unit for pair in pairs for unit in pair.features}
+    with_features = f" with {len(features):,} different features" if features else ""
+    say(f"{file}: {len(pairs):,} pairs{with_features}, such as {_shown(pairs[0])}")
+    return pairs
+
+
+def _shown(pair: Pair) -> str:
+    features = f" ({' '.join(pair.features)})" if pair.features else ""
+    return f"{pair.input!r}{features} -> {pair.target!r}"
+
+
+def _check_out(out: Path, resume: bool, overwrite: bool) -> None:
+    """Before hours of work: can the model be written there, and is nothing lost?"""
+    if out.exists() and not out.is_dir():
+        raise Unusable(f"{out} is a file: name a folder with --out")
+    if (out / "model.safetensors").exists() and not resume and not overwrite:
+        raise Unusable(f"{out} holds a model already: name another folder with --out, or give --resume or --overwrite")
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, StrEnum) else value

@@ -1,0 +1,171 @@
+"""The room of judgement: how near the texts that a model gave are to those it should have given.
+
+Everything is counted in units of the target (see `graph`): with `decomposed`, texts that are canonically equivalent are
+the same text.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grapheme_nn.graph import UNITS, Unit, texts_to_batch
+from grapheme_nn.inputs import units_of
+from grapheme_nn.loss import StructuralLoss
+
+# How many entries the plans of one batch of graphs may have: some 16 MB of floats.
+MOST_ENTRIES = 2**22
+
+
+class ErrorRates(NamedTuple):
+    """Shares of what is wrong; 0 is perfect."""
+
+    word: float  # texts that are not exactly the target
+    symbol: float  # edits from prediction to target, per unit of all targets; it may exceed 1
+
+
+class Confusion(NamedTuple):
+    """A unit of the target, what stood in its place, and how often. None is nothing: missing, or too much."""
+
+    target: str | None
+    predicted: str | None
+    times: int
+
+
+class Evaluation(NamedTuple):
+    """All figures of one set of predictions."""
+
+    pairs: int
+    exact_match: float
+    word_error_rate: float
+    symbol_error_rate: float
+    similarity: float
+    structural_loss: float
+
+
+def evaluate(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> Evaluation:
+    """All figures at once."""
+    rates = error_rates(predicted, targets, unit)
+    return Evaluation(
+        pairs=len(targets),
+        exact_match=exact_match(predicted, targets, unit),
+        word_error_rate=rates.word,
+        symbol_error_rate=rates.symbol,
+        similarity=similarity(predicted, targets, unit),
+        structural_loss=structural_loss(predicted, targets, unit),
+    )
+
+
+def exact_match(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> float:
+    """The share of predictions that are the target, unit for unit."""
+    pairs = _unit_pairs(predicted, targets, unit)
+    return sum(given == wanted for given, wanted in pairs) / len(pairs)
+
+
+def error_rates(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> ErrorRates:
+    """The word error rate, 1 - exact match, and the symbol error rate: edits / units of the targets.
+
+    An edit inserts, deletes or replaces one unit. Where all targets are empty, each edit counts as one unit's.
+    """
+    pairs = _unit_pairs(predicted, targets, unit)
+    edits = sum(_distance(given, wanted) for given, wanted in pairs)
+    units = sum(len(wanted) for _, wanted in pairs)
+    wrong = sum(given != wanted for given, wanted in pairs)
+    return ErrorRates(wrong / len(pairs), edits / max(units, 1))
+
+
+def similarity(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> float:
+    """The mean of 1 - edits / units of the longer text: 1 for the target, 0 where no unit is right."""
+    pairs = _unit_pairs(predicted, targets, unit)
+    return sum(1 - _distance(given, wanted) / max(len(given), len(wanted), 1) for given, wanted in pairs) / len(pairs)
+
+
+def confusions(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> list[Confusion]:
+    """Which unit came in place of which, the commonest first, then in alphabetical order."""
+    counts: Counter[tuple[str | None, str | None]] = Counter()
+    for given, wanted in _unit_pairs(predicted, targets, unit):
+        if given != wanted:
+            counts.update((there, here) for here, there in align(given, wanted) if here != there)
+    # Nothing comes before every unit, even an empty one.
+    order = sorted(counts.items(), key=lambda item: (-item[1], [(part is not None, part or "") for part in item[0]]))
+    return [Confusion(wanted, given, count) for (wanted, given), count in order]
+
+
+def structural_loss(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> float:
+    """The mean `StructuralLoss` between the graphs of predictions and targets."""
+    _check(predicted, targets, unit)
+    loss = StructuralLoss()
+    longest = [max(len(given), len(wanted)) + 1 for given, wanted in zip(predicted, targets, strict=True)]
+    order = sorted(range(len(targets)), key=longest.__getitem__)
+    total, start = 0.0, 0
+    while start < len(order):
+        size = 1
+        while start + size < len(order) and (size + 1) * longest[order[start + size]] ** 2 <= MOST_ENTRIES:
+            size += 1
+        chosen = order[start : start + size]
+        graphs = (texts_to_batch([texts[index] for index in chosen], unit) for texts in (predicted, targets))
+        total += float(loss(*graphs).total.sum())
+        start += size
+    return total / len(targets)
+
+
+def align(predicted: Sequence[str], target: Sequence[str]) -> list[tuple[str | None, str | None]]:
+    """The units of both, side by side in order, with the fewest edits; None where one of them has no partner.
+
+    Of several such ways, the one that pairs units as near to the end as it can.
+    """
+    table = _table(predicted, target)
+    row, column = len(predicted), len(target)
+    pairs: list[tuple[str | None, str | None]] = []
+    while row or column:
+        edits = table[row, column]
+        if row and column and edits == table[row - 1, column - 1] + (predicted[row - 1] != target[column - 1]):
+            row, column = row - 1, column - 1
+            pairs.append((predicted[row], target[column]))
+        elif row and edits == table[row - 1, column] + 1:
+            row -= 1
+            pairs.append((predicted[row], None))
+        else:
+            column -= 1
+            pairs.append((None, target[column]))
+    return pairs[::-1]
+
+
+def _distance(predicted: Sequence[str], target: Sequence[str]) -> int:
+    return 0 if predicted == target else int(_table(predicted, target)[-1, -1])
+
+
+def _table(predicted: Sequence[str], target: Sequence[str]) -> NDArray[np.int64]:
+    """The edits between all beginnings of both, [n + 1, m + 1].
+
+        T[i, j] = min(T[i-1, j] + 1, T[i-1, j-1] + [other unit], T[i, j-1] + 1)
+
+    A row at a time: the last of the three is a running minimum, once j is taken off.
+    """
+    number = {unit: index for index, unit in enumerate(dict.fromkeys([*predicted, *target]))}
+    columns = np.arange(len(target) + 1)
+    wanted = np.array([number[unit] for unit in target], dtype=np.int64)
+    table = np.empty((len(predicted) + 1, len(target) + 1), dtype=np.int64)
+    table[0] = columns
+    for row, unit in enumerate(predicted, 1):
+        above = table[row - 1]
+        here = above + 1
+        np.minimum(here[1:], above[:-1] + (wanted != number[unit]), out=here[1:])
+        table[row] = np.minimum.accumulate(here - columns) + columns
+    return table
+
+
+def _unit_pairs(predicted: Sequence[str], targets: Sequence[str], unit: Unit) -> list[tuple[list[str], list[str]]]:
+    _check(predicted, targets, unit)
+    return [(units_of(given, unit), units_of(wanted, unit)) for given, wanted in zip(predicted, targets, strict=True)]
+
+
+def _check(predicted: Sequence[str], targets: Sequence[str], unit: Unit) -> None:
+    if unit not in UNITS:
+        raise ValueError(f"unknown unit {unit!r}: choose one of {', '.join(UNITS)}")
+    if len(predicted) != len(targets):
+        raise ValueError(f"there are {len(predicted)} predictions for {len(targets)} targets: give one for each")
+    if not targets:
+        raise ValueError("there is nothing to evaluate: give at least one prediction and its target")

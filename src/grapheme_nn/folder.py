@@ -1,0 +1,81 @@
+"""The room of model folders: weights, what they mean, and a card to read; nothing in them is ever executed."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+
+
+class ModelError(ValueError):
+    """A folder does not hold a model that can be used; the message says why in one sentence."""
+
+
+def write_folder(
+    folder: str | os.PathLike[str], weights: Mapping[str, Tensor], config: Mapping[str, Any], card: str
+) -> None:
+    """Write a model's files. What is there already is replaced only when all of them are safely on the disk."""
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    temporary = {name: path / f".{name}.{os.getpid()}" for name in (WEIGHTS, CONFIG, CARD)}
+    try:
+        write_tensors(weights, temporary[WEIGHTS])
+        temporary[CONFIG].write_text(json.dumps(config, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        temporary[CARD].write_text(card, encoding="utf-8")
+        for file in temporary.values():
+            _flush(file)
+        for name, file in temporary.items():
+            os.replace(file, path / name)
+    finally:
+        for file in temporary.values():
+            file.unlink(missing_ok=True)
+
+
+def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights and the configuration of a model folder."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise ModelError(f"{path} is not a model folder: there is no such folder")
+    for name in (CONFIG, WEIGHTS):
+        if not (path / name).is_file():
+            raise ModelError(f"{path} is not a model folder: it has no {name}")
+    try:
+        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path / CONFIG} is damaged: {error}") from None
+    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
+        raise ModelError(f'{path / CONFIG} does not describe a model: it has no object "model"')
+    try:
+        return load_file(path / WEIGHTS), config
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path / WEIGHTS} is damaged: {error}") from None
+
+
+def write_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
+    """Tensors as safetensors; a full disk is an OSError, as anywhere else."""
+    try:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file, metadata)
+    except SafetensorError as error:
+        raise OSError(f"{file.name} could not be written: {error}") from None
+
+
+def replace_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str]) -> None:
+    """As `write_tensors`, but the file that was there before stays until the new one is safely on the disk."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        write_tensors(tensors, temporary, metadata)
+        _flush(temporary)
+        os.replace(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _flush(file: Path) -> None:
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())

@@ -1,0 +1,48 @@
+"""The room of message passing: a node hears from the nodes one and two edges before and after it."""
+
+import torch
+from torch import Tensor, nn
+
+from grapheme_nn.nn.aggregation import aggregate
+from grapheme_nn.nn.structure import Structure
+
+
+class Messages(nn.Module):
+    r"""Messages along edges, in both directions, from up to `hops` edges away.
+
+    .. math:: y = W'' \operatorname{relu}\big(W' [P^2 z, Pz, z, Fz, F^2 z]\big), \quad z = W x
+
+    z, what a node says, has half as many channels as x. P takes the mean over a node's predecessors, F over its
+    successors; on a chain they are shifts, and this is a convolution of width 1 + 2 hops. x, y: [B, n, d], padded.
+    """
+
+    def __init__(self, channels: int, *, hops: int = 2) -> None:
+        super().__init__()
+        self.hops = hops
+        self.speak = nn.Linear(channels, channels // 2)
+        self.hear = nn.Linear((1 + 2 * hops) * (channels // 2), channels)
+        self.answer = nn.Linear(channels, channels)
+
+    def forward(self, x: Tensor, structure: Structure) -> Tensor:
+        said = self.speak(x)
+        heard = self._shifted(said, structure) if structure.edge_index is None else self._along_edges(said, structure)
+        y: Tensor = self.answer(self.hear(heard).relu_())
+        return y
+
+    def _shifted(self, said: Tensor, structure: Structure) -> Tensor:
+        batch, n, d = said.shape
+        padded = nn.functional.pad(structure.blank(said), (0, 0, self.hops, self.hops))
+        # Windows as a view: node i sees rows i to i + 2 hops, that is itself in the middle.
+        return padded.as_strided((batch, n, (1 + 2 * self.hops) * d), (padded.stride(0), d, 1))
+
+    def _along_edges(self, said: Tensor, structure: Structure) -> Tensor:
+        assert structure.edge_index is not None
+        source, target = structure.edge_index
+        node = structure.flatten(said)
+        count = node.size(0)
+        before, after = [node], [node]
+        for _ in range(self.hops):
+            before.append(aggregate(before[-1][source], target, count, "mean"))
+            after.append(aggregate(after[-1][target], source, count, "mean"))
+        # The order of a window: the furthest predecessor first, the furthest successor last.
+        return structure.unflatten(torch.cat([*before[::-1], *after[1:]], 1))

@@ -1,0 +1,139 @@
+"""The room of settings: what a network is made of, how to train it, how far training is, and what came of it."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from grapheme_nn.graph import UNITS, Unit
+
+LossName = Literal["path", "transport", "ctc"]
+LOSSES: tuple[LossName, ...] = get_args(LossName)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What a network is made of, and what it speaks."""
+
+    labels: tuple[str, ...]  # the units of targets that it can spell itself; others can only be copied
+    features: tuple[str, ...] = ()  # the features it was trained with, where it takes any
+    input_unit: Unit = "codepoint"
+    target_unit: Unit = "codepoint"
+    parts: int = 2  # r: children of each node
+    width: int = 128  # channels
+    layers: int = 2
+    heads: int = 4  # of attention; 0 for none
+    hidden: int = 96  # channels of the recurrence in each direction
+    dropout: float = 0.2
+    loss: LossName = "transport"
+    reach: int = 8  # the longest edge between slots, of path only
+    merge: bool = False  # also think about nodes that were merged
+    buckets: int = 1024  # of each hash of the embedding
+    hashes: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("labels", "features"):
+            units = getattr(self, name)
+            if not isinstance(units, tuple) or not all(isinstance(unit, str) for unit in units):
+                raise ValueError(f"{name} must be strings, but are {units!r:.80}")
+        for name, choices in (("input_unit", UNITS), ("target_unit", UNITS), ("loss", LOSSES)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(choices)}")
+        for name in ("parts", "width", "layers", "hidden", "reach", "buckets", "hashes"):
+            size = getattr(self, name)
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, but is {size!r}")
+        if not isinstance(self.heads, int) or self.heads < 0:
+            raise ValueError(f"heads must be a whole number of at least 0, but is {self.heads!r}")
+        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), but is {self.dropout!r}")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train, and what. The defaults are those of the preset `small`."""
+
+    preset: str = "small"
+    loss: LossName = "transport"
+    input_unit: Unit = "codepoint"
+    target_unit: Unit = "codepoint"
+    parts: int | None = None  # r; None: the smallest that covers 99.5% of the pairs
+    width: int = 128
+    layers: int = 2
+    heads: int = 4
+    hidden: int = 96
+    reach: int | None = None  # None: 8, or twice as many as parts
+    merge: bool = False
+    epochs: int | None = None  # None: as many as make 200,000 examples, and more where there are few pairs
+    batch_size: int = 32  # at most; less where there are few pairs
+    learning_rate: float = 3e-3
+    warmup: float = 0.1  # share of the steps
+    weight_decay: float = 0.01
+    dropout: float = 0.2
+    clip: float = 1.0
+    accumulate: int = 1
+    ema: float = 0.998
+    patience: int | None = None  # epochs without a better dev exact match, once there is any; 0: for ever; None: a
+    # quarter of all, at least 15
+    unseen: float = 0.02  # share of examples with a character made unseen, where the task is one of copying
+    time_limit: float | None = None  # minutes; the learning rate then falls with the time
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.preset not in ("small", "base"):
+            raise ValueError(f"unknown preset {self.preset!r}: choose one of small, base")
+        for name in ("batch_size", "accumulate", "epochs", "parts", "reach", "learning_rate", "clip", "time_limit"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be above 0, but is {value}")
+        for name in ("warmup", "dropout", "ema", "unseen"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), but is {getattr(self, name)}")
+        for name in ("patience", "weight_decay"):
+            if (getattr(self, name) or 0) < 0:
+                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Resolved(TrainConfig):
+    """A configuration in which nothing is left open."""
+
+    parts: int = 1
+    reach: int = 8
+    epochs: int = 1
+    patience: int = 15
+
+
+PRESETS: dict[str, TrainConfig] = {
+    "small": TrainConfig(),
+    "base": TrainConfig(
+        preset="base", width=256, hidden=256, layers=3, heads=8, dropout=0.3, batch_size=64, learning_rate=1e-3
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training is: told after some steps, and after every epoch with the dev exact match it reached."""
+
+    epoch: int
+    epochs: int
+    step: int  # of this epoch
+    steps: int
+    loss: float  # mean of this epoch so far
+    dev_exact_match: float | None  # of the last epoch that ended
+    examples_per_second: float
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What came of it."""
+
+    best_dev_exact_match: float
+    best_epoch: int
+    epochs: int  # that were run
+    seconds: float
+    examples_per_second: float  # of training alone
+    parts: int
+    not_covered: int  # pairs whose target is too long for the slots: they taught nothing
+    parameters: int
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,101 @@
+"""Two tiny models, and the command as a function."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from grapheme_nn.cli import app
+from grapheme_nn.data import generate, write_pairs
+
+# Two threads that wait for each other are slow where other jobs run, and models this small need none.
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
+
+TINY = "epochs = 2\nwidth = 16\nhidden = 16\nlayers = 1\nheads = 2\n"
+
+
+def invoke(*words, given=None):
+    return CliRunner().invoke(app, [str(word) for word in words], input=given)
+
+
+@pytest.fixture(scope="session")
+def grapheme():
+    """The command in this process; its result has exit_code, stdout and stderr."""
+    return invoke
+
+
+@pytest.fixture(scope="session")
+def process():
+    """The command in a process of its own."""
+
+    def start(*words, **options):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([sys.executable, "-m", "grapheme_nn", *map(str, words)], **(pipes | options))
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def refused():
+    """Asserts that the command ended with this code and told why, without a traceback."""
+
+    def check(result, code, *says):
+        assert result.exit_code == code, result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert "Traceback" not in result.output
+        assert result.stdout == ""
+        for words in says:
+            assert words in result.stderr
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="session")
+def tiny(folder):
+    file = folder / "tiny.toml"
+    file.write_text(TINY)
+    return file
+
+
+@pytest.fixture(scope="session")
+def roman(folder):
+    """Pairs without features."""
+    file = folder / "roman.tsv"
+    write_pairs(generate("roman", 60, seed=0), file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def verbs(folder):
+    """Pairs with features, in another order."""
+    file = folder / "verbs.tsv"
+    words = ("walk", "talk", "play", "jump", "look", "call")
+    forms = (("V;PST", "ed"), ("V;PRS;3;SG", "s"), ("V;V.PTCP;PRS", "ing"))
+    file.write_text("".join(f"{word}\t{features}\t{word}{ending}\n" for word in words for features, ending in forms))
+    return file
+
+
+@pytest.fixture(scope="session")
+def model(folder, roman, tiny):
+    out = folder / "model"
+    result = invoke("train", roman, "--out", out, "--config", tiny)
+    assert result.exit_code == 0, result.output
+    return out
+
+
+@pytest.fixture(scope="session")
+def featured(folder, verbs, tiny):
+    out = folder / "featured"
+    result = invoke("train", verbs, "--out", out, "--config", tiny, "--columns", "input,features,target")
+    assert result.exit_code == 0, result.output
+    assert "with 6 different features" in result.stderr
+    return out

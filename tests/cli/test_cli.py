@@ -1,0 +1,124 @@
+"""The command: what a person types, and what comes back when it is wrong."""
+
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from grapheme_nn import __version__
+from grapheme_nn.data import generate, read_pairs
+
+COMMANDS = ("train", "predict", "evaluate", "generate", "info")
+
+
+def test_version_is_printed(grapheme):
+    result = grapheme("--version")
+    assert result.exit_code == 0
+    assert result.output.strip() == __version__
+
+
+def test_help_does_not_wait_for_torch():
+    loaded = "import sys, grapheme_nn.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded], check=False).returncode == 0
+
+
+def test_help_answers_at_once(process):
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        process("--help").communicate()
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 0.7
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_has_an_example(grapheme, command):
+    result = grapheme(command, "--help")
+    assert result.exit_code == 0
+    assert re.search(rf"Example: .*grapheme {command} ", result.stdout)
+
+
+def test_the_command_alone_shows_what_there_is(grapheme):
+    result = grapheme()
+    assert result.exit_code == 0
+    assert all(command in result.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--colour"], "No such option: --colour"),
+        (["trian"], "Did you mean 'train'?"),
+        (["train"], "Missing argument 'DATA'"),
+        (["train", "x.tsv", "--epoch"], "No such option: --epoch"),
+        (["train", "x.tsv", "--epochs", "0"], "'--epochs'"),
+        (["train", "x.tsv", "--epochs", "many"], "'--epochs'"),
+        (["train", "x.tsv", "--batch-size", "0"], "'--batch-size'"),
+        (["train", "x.tsv", "--loss", "mse"], "'--loss'"),
+        (["train", "x.tsv", "--preset", "huge"], "'--preset'"),
+        (["train", "x.tsv", "--target-unit", "letter"], "'--target-unit'"),
+        (["train", "x.tsv", "--resume", "--overwrite"], "choose one of them"),
+        (["train", "x.tsv", "--minutes", "0"], "--minutes must be above 0"),
+        (["train", "x.tsv", "--seed", str(2**70)], "'--seed'"),
+        (["train", "x.tsv", "--columns", "in,out"], "the columns 'in,out' are not understood"),
+        (["predict", "model", "--columns", "input,input"], "are not understood"),
+        (["evaluate", "model", "x.tsv", "--errors", "-1"], "'--errors'"),
+        (["predict", "model", "--batch-size", "0"], "'--batch-size'"),
+        (["generate", "dates"], "Missing option '--out'"),
+        (["generate", "weather", "-o", "x.tsv"], "unknown task 'weather': choose one of dates, numbers"),
+        (["generate", "roman", "-o", "x.tsv", "--count", "4000"], "roman gives 1 to 3,999 different pairs"),
+        (["generate", "roman", "-o", "x.tsv", "--count", "0"], "'--count'"),
+        (["generate", "roman", "-o", "x.tsv", "--count", "9", "--level", "2"], "only arithmetic has levels"),
+        (["generate", "arithmetic", "-o", "x.tsv", "--level", "8"], "arithmetic has levels 1 to 7"),
+        (["generate", "dates", "-o", "x.csv"], "must end in .tsv or .jsonl"),
+    ],
+)
+def test_wrong_words_are_met_by_one_sentence(grapheme, refused, words, says):
+    result = grapheme(*words)
+    refused(result, 2, says)
+    assert result.stderr.count("\n") == 1
+
+
+def test_generated_pairs_read_back(grapheme, tmp_path):
+    result = grapheme("generate", "dates", "--count", 20, "--seed", 3, "-o", tmp_path / "dates.jsonl")
+    assert result.exit_code == 0
+    assert read_pairs(tmp_path / "dates.jsonl") == generate("dates", 20, 3)
+
+
+def test_generating_into_no_folder_is_refused(grapheme, refused, tmp_path):
+    refused(grapheme("generate", "qa", "--count", 2, "-o", tmp_path / "no" / "qa.tsv"), 1, "there is no folder")
+
+
+BAD_FILES = {
+    "empty": (b"", "is empty"),
+    "one column": (b"abc\ndef\n", ":1: has 1 column, but there should be 2 (input,target)"),
+    "binary": (b"\x7fELF\0\0\0", "looks like a binary file"),
+    "latin 1": ("caf\u00e9\tb\n".encode("latin1"), ":1: not UTF-8"),
+    "utf 16": ("a\tb\n".encode("utf-16"), "looks like UTF-16"),
+}
+
+
+@pytest.mark.parametrize("name", [*BAD_FILES, "missing", "folder"])
+@pytest.mark.parametrize("command", ["train", "train --dev", "evaluate", "predict"])
+def test_a_file_that_cannot_be_used_is_named(grapheme, refused, name, command, tmp_path, model, roman):
+    file = tmp_path / "data.tsv"
+    content, says = BAD_FILES.get(name, (None, "does not exist: check the path"))
+    if content is not None:
+        file.write_bytes(content)
+    if name == "folder":
+        file.mkdir()
+        says = "is a folder: give a file inside it"
+    words = {
+        "train": ["train", file],
+        "train --dev": ["train", roman, "--dev", file],
+        "evaluate": ["evaluate", model, file],
+        "predict": ["predict", model, file],
+    }[command]
+    if command == "predict" and name == "one column":
+        assert grapheme(*words).exit_code == 0
+        return
+    out = ["--out", tmp_path / "out"] if "train" in command else []
+    refused(grapheme(*words, *out), 1, says, str(file))
+    assert not (tmp_path / "out").exists()
