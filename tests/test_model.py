@@ -149,6 +149,16 @@ def test_outputs_and_scores_are_the_same_alone_and_in_any_batch(loss):
     assert all(0 < score <= 1 for score in scores)
 
 
+def test_long_texts_run_in_smaller_batches(monkeypatch):
+    model, texts = net(), ["abc" * 10, "a", "b" * 29, "ab"]
+    together = model.transform(texts)
+    seen = []
+    monkeypatch.setattr("grapheme_nn.model.MOST_LOOKS", 900)
+    model.register_forward_hook(lambda module, arguments, result: seen.append(result.slot_mask.size(0)))
+    assert model.transform(texts) == together
+    assert seen == [2, 1, 1]
+
+
 def test_nothing_and_empty_texts_come_back():
     assert net().transform([]) == []
     assert net().transform([], return_scores=True) == ([], [])

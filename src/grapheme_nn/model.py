@@ -24,6 +24,9 @@ from grapheme_nn.spell import COPY, Prediction, Targets, read, target_value
 
 __all__ = ["LOSSES", "GraphTransformNet", "LossName", "ModelConfig", "ModelError", "transform_ensemble"]
 
+# Attention looks from every node at every other: long texts run in smaller batches, so that memory suffices.
+MOST_LOOKS = 1 << 24
+
 
 class GraphTransformNet(nn.Module):
     """Turns graphs into graphs: every node becomes r slots, and every slot a label, the parent's own, or nothing.
@@ -229,8 +232,12 @@ class GraphTransformNet(nn.Module):
             self.eval()
         try:
             with torch.no_grad():
-                for start in range(0, len(order), batch_size):
+                start = 0
+                while start < len(order):
                     rows = order[start : start + batch_size]
+                    fitting = sum(number * len(texts[row]) ** 2 <= MOST_LOOKS for number, row in enumerate(rows, 1))
+                    rows = rows[: max(1, fitting)]
+                    start += len(rows)
                     named = None if features is None else [features[row] for row in rows]
                     yield rows, texts_to_inputs([texts[row] for row in rows], named, self.config.input_unit).to(device)
         finally:

@@ -1,5 +1,6 @@
 """The corridor of network parts."""
 
 from grapheme_nn.nn.aggregation import HOWS, Aggregate, aggregate
+from grapheme_nn.nn.embedding import HashEmbedding
 
-__all__ = ["HOWS", "Aggregate", "aggregate"]
+__all__ = ["HOWS", "Aggregate", "HashEmbedding", "aggregate"]
