@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag, pad
-from torch_geometric.utils import coalesce, scatter
+from torch.nn.functional import embedding_bag
+from torch_geometric.utils import scatter
+
+from grapheme_nn.sparse import Grouping, row_products, summed
 
 # So many edges at a time become those of a soft assignment: what they grow into stays in the processor's cache.
 _CHUNK = 2**15
@@ -159,20 +161,20 @@ class Assignment:
                 belongs = belonging.new_zeros(self.num_sources).scatter(0, self.source, belonging).to(edge_weight.dtype)
                 edge_weight = edge_weight * belongs[edge_index[0]] * belongs[edge_index[1]]
             kept = ((near != far) & (near >= 0) & (far >= 0)).nonzero()[:, 0]
-            return _summed(torch.stack([near[kept], far[kept]]), edge_weight[kept], self.num_targets)
+            return summed(torch.stack([near[kept], far[kept]]), edge_weight[kept], self.num_targets)
         parts = [
             self._connect_soft(edges, weights[:, None], belonging[:, None])
             for edges, weights in zip(torch.split(edge_index, _CHUNK, 1), torch.split(edge_weight, _CHUNK), strict=True)
         ]
         if len(parts) == 1:
             return parts[0]
-        return _summed(torch.cat([p[0] for p in parts], dim=1), torch.cat([p[1] for p in parts]), self.num_targets)
+        return summed(torch.cat([p[0] for p in parts], dim=1), torch.cat([p[1] for p in parts]), self.num_targets)
 
     def _connect_soft(self, edge_index: Tensor, edge_weight: Tensor, belonging: Tensor) -> tuple[Tensor, Tensor]:
         near, far, weight = self._product(edge_index[0], edge_index[1], edge_weight, belonging)  # A M
         far, near, weight = self._product(far, near, weight, belonging)  # M^T (A M)
         kept = (near != far).nonzero()[:, 0]
-        return _summed(torch.stack([near[kept], far[kept]]), weight[kept, 0], self.num_targets)
+        return summed(torch.stack([near[kept], far[kept]]), weight[kept, 0], self.num_targets)
 
     def compose(self, following: "Assignment") -> "Assignment":
         """The history of this change and the one that follows it: S1 S2, and M1 M2."""
@@ -185,7 +187,7 @@ class Assignment:
         left = torch.stack([self.weight, self._belonging()], dim=1)
         right = torch.stack([following.weight, following._belonging()], dim=1)
         row, column, terms = following._product(self.source, self.target, left, right)
-        (source, target), value = _summed(
+        (source, target), value = summed(
             torch.stack([row, column]), terms, max(self.num_sources, following.num_targets)
         )
         return Assignment._unchecked(
@@ -242,12 +244,12 @@ class Assignment:
         return torch.ones_like(self.weight) if self.is_hard else self.weight
 
     @cached_property
-    def _by_source(self) -> "_Grouping":
-        return _Grouping.of(self.source, self.num_sources, self.target)
+    def _by_source(self) -> Grouping:
+        return Grouping.of(self.source, self.num_sources, self.target)
 
     @cached_property
-    def _by_target(self) -> "_Grouping":
-        return _Grouping.of(self.target, self.num_targets, self.source)
+    def _by_target(self) -> Grouping:
+        return Grouping.of(self.target, self.num_targets, self.source)
 
     def _product(self, outer: Tensor, inner: Tensor, value: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """A sparse matrix with entries (outer, inner) times this one, whose entries have the values `own`.
@@ -279,36 +281,6 @@ class Assignment:
             raise ValueError(
                 f"edge_weight has shape {list(edge_weight.shape)}, but there are {edge_index.size(1)} edges: it is [e]"
             )
-
-
-def row_products(left: Tensor, left_row: Tensor, right: Tensor, right_row: Tensor) -> Tensor:
-    """The dot product of a row of one matrix with a row of another for each entry: two [., d] and two [nnz] to [nnz].
-
-    torch has this as the gradient of `embedding_bag` in its weights; gathered, it takes seven times as long.
-    """
-    if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad):
-        return (left[left_row] * right[right_row]).sum(dim=1)
-    products: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(
-        right.contiguous(), left.contiguous(), left_row, torch.zeros_like(left_row[:1]), right_row, 0
-    )
-    return products
-
-
-class _Grouping(NamedTuple):
-    """The entries of a sparse matrix, sorted by row (or by column)."""
-
-    order: Tensor  # int64 [nnz]: the entries, group after group
-    begin: Tensor  # int64 [groups + 1]: where each group begins in that order
-    other: Tensor  # int64 [nnz]: in that order, each entry's index on the other side
-
-    @classmethod
-    def of(cls, index: Tensor, size: int, other: Tensor) -> "_Grouping":
-        begin = pad(torch.bincount(index, minlength=size).cumsum(0), (1, 0))
-        # On the host, looking is a hundredth of sorting, and clusters along a text are sorted already.
-        if index.device.type == "cpu" and bool((index[1:] >= index[:-1]).all()):
-            return cls(torch.arange(index.numel()), begin, other)
-        order = index.argsort(stable=True)
-        return cls(order, begin, other[order])
 
 
 def _weighted_sum(x: Tensor, assignment: Assignment, *, reduces: bool) -> Tensor:
@@ -352,15 +324,6 @@ class _WeightedSum(torch.autograd.Function):
             origin, group = (before, after) if ctx.reduces else (after, before)
             for_weight = row_products(x, origin, gradient, group)
         return for_x, for_weight, None, None
-
-
-def _summed(places: Tensor, values: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Sorted places, each once, with the sum of its values: [2, e] and [e, ...]."""
-    row, column = places
-    key = row * size + column
-    is_sorted = key.device.type == "cpu" and bool((key[1:] >= key[:-1]).all())  # looking is far cheaper than sorting
-    merged: tuple[Tensor, Tensor] = coalesce(places, values, size, is_sorted=is_sorted)
-    return merged
 
 
 def _exact(like: Tensor) -> torch.dtype:

@@ -11,10 +11,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 from torch_geometric.utils import scatter
 
-from grapheme_nn.assignment import Assignment, row_products
+from grapheme_nn.assignment import Assignment
 from grapheme_nn.morph.acyclic import acyclic_clusters, rooted, spanning_forest
 from grapheme_nn.morph.base import Morph, batch_or_zeros, graph_order, weights_or_ones
 from grapheme_nn.morph.similarity import pair_cosines
+from grapheme_nn.sparse import row_products
 
 # A way up the forest less probable than this is not followed further: its gradient is as small.
 _NEGLIGIBLE = 1e-3

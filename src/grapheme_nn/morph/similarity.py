@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from grapheme_nn.assignment import Assignment, row_products
+from grapheme_nn.assignment import Assignment
+from grapheme_nn.sparse import row_products
 
 
 def pair_cosines(x: Tensor, pairs: Tensor) -> Tensor:
