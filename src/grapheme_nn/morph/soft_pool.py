@@ -1,6 +1,7 @@
 """The room of soft pooling: every node joins every cluster a little (DiffPool), at the cost of the edges alone."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -48,20 +49,48 @@ class SoftPool(nn.Module):
         features, coarse, link, entropy, member = _Pool.apply(  # type: ignore[no-untyped-call]
             graphs.pad(self.score(x)), graphs.pad(x), edge_weight, graphs
         )
-        n, k, num_graphs = x.size(0), self.clusters, graphs.nodes.numel()
+        k, num_graphs = self.clusters, graphs.nodes.numel()
         cluster = torch.arange(num_graphs * k, device=x.device).view(num_graphs, k)
         near = cluster[:, :, None].expand(-1, k, k)
-        source = torch.arange(n, device=x.device)[:, None].expand(n, k).flatten()
-        target = (cluster[graphs.owner] if num_graphs > 1 else cluster.expand(n, k)).flatten()
         weight = graphs.unpad(member).flatten()
         return Morph(
             x=features.reshape(num_graphs * k, x.size(1)),
             edge_index=torch.stack([_off_diagonal(near), _off_diagonal(near.transpose(1, 2))]),
             edge_weight=_off_diagonal(coarse),
             batch=None if batch is None else torch.arange(num_graphs, device=x.device).repeat_interleave(k),
-            assignment=Assignment._unchecked(source, target, weight, n, num_graphs * k, weight),
+            assignment=_EveryCluster.of(weight, graphs.owner, num_graphs, k),
             losses={"link": link.mean().to(x.dtype), "entropy": entropy.mean()},
         )
+
+
+class _EveryCluster(Assignment):
+    """Each node in every cluster of its graph. The places follow from that; they are made when asked for."""
+
+    _owner: Tensor  # int64 [n]
+    _clusters: int  # k, of each graph
+
+    @classmethod
+    def of(cls, weight: Tensor, owner: Tensor, num_graphs: int, clusters: int) -> "_EveryCluster":
+        assignment = object.__new__(cls)
+        assignment.__dict__.update(
+            weight=weight,
+            membership=weight,
+            num_sources=owner.numel(),
+            num_targets=num_graphs * clusters,
+            _owner=owner,
+            _clusters=clusters,
+        )
+        return assignment
+
+    @cached_property
+    def source(self) -> Tensor:
+        node = torch.arange(self.num_sources, device=self.weight.device)
+        return node[:, None].expand(-1, self._clusters).flatten()
+
+    @cached_property
+    def target(self) -> Tensor:
+        cluster = torch.arange(self._clusters, device=self.weight.device)
+        return (self._owner[:, None] * self._clusters + cluster).flatten()
 
 
 def _off_diagonal(matrices: Tensor) -> Tensor:
