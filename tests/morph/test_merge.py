@@ -287,24 +287,28 @@ class Expected(torch.nn.Module):
         return expected_loss(self.merge, self.loss, x, self.edge_index)
 
 
-# The figures of docs/estimators.md (cosine of theta and x together over 50 problems), held to 0.1 on the first 16.
-TABLE = {"readout": {"straight_through": 0.79, "soft": 0.89}, "lift": {"straight_through": 0.77, "soft": 0.79}}
+# The figures of docs/estimators.md (cosine of theta and x together over 50 problems), held to 0.12 on the first 16.
+TABLE = {
+    "readout": {"straight_through": 0.79, "gumbel": 0.92, "soft": 0.89},
+    "lift": {"straight_through": 0.77, "gumbel": 0.89, "soft": 0.79},
+    "mean": {"straight_through": 0.64, "gumbel": 0.72, "soft": 0.56},
+}
 
 
-@pytest.mark.parametrize("kind", ["readout", "lift"])
-def test_estimators_point_where_the_truth_does(kind):
-    cosines = {name: [] for name in ("straight_through", "soft")}
+@pytest.mark.parametrize("kind", TABLE)
+def test_estimators_point_where_the_table_says(kind):
+    torch.manual_seed(0)
+    cosines = {name: [] for name in TABLE[kind]}
     for seed in range(16):
         x, edge_index, loss = random_problem(seed, kind)
-        truth = gradients_of(
-            expected_loss(merge := Merge(0.5, temperature=0.2).double(), loss, x, edge_index), merge, x
-        )
+        merge = Merge(0.5, temperature=0.2).double()
+        truth = gradients_of(expected_loss(merge, loss, x, edge_index), merge, x)
         for name, found in cosines.items():
             merge = Merge(0.5, temperature=0.2, estimator=name).double()
-            estimate = gradients_of(loss(merge(x, edge_index)), merge, x)
-            found.append(float(torch.cosine_similarity(estimate, truth, dim=0)))
+            value = sum(loss(merge(x, edge_index)) for _ in range(32 if name == "gumbel" else 1))
+            found.append(float(torch.cosine_similarity(gradients_of(value, merge, x), truth, dim=0)))
     for name, found in cosines.items():
-        assert sum(found) / len(found) == pytest.approx(TABLE[kind][name], abs=0.1), name
+        assert sum(found) / len(found) == pytest.approx(TABLE[kind][name], abs=0.12), name
 
 
 @pytest.mark.parametrize("edges", [CHAIN[:, :4], torch.tensor([[0, 0, 1, 2, 0], [1, 2, 3, 3, 4]])])
