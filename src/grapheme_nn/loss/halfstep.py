@@ -20,8 +20,9 @@ _ABSENT = -1e30  # log of the weight 0: finite, so that no difference of two of 
 class Form(ABC):
     """How half steps are computed, for r runs at once.
 
-    A state, [B, r, n] of rows or [B, r, m] of columns, is the potential or what stands for it. The gradients that
-    `pull_*` takes and returns are those of the potentials; what reaches the costs and the weights is collected inside.
+    A state, [B, r, n] of rows or [B, r, m] of columns, is the potential or what stands for it. Potentials themselves are
+    in double precision: they are few, and the plan is exponential in them. The gradients that `pull_*` takes and returns
+    are those of the potentials; what reaches the costs and the weights is collected inside.
     """
 
     def __init__(self, matrix: Tensor, source: Tensor, target: Tensor, *, weighed: bool = False) -> None:
@@ -76,10 +77,10 @@ class KernelForm(Form):
         self.right: list[Tensor] = []  # each [B, r, m]
 
     def enter(self, potential: Tensor) -> Tensor:
-        return potential.exp()
+        return potential.exp().to(self.matrix.dtype)
 
     def leave(self, state: Tensor) -> Tensor:
-        return state.log()
+        return state.double().log()
 
     def halfway(self, one: Tensor, other: Tensor) -> Tensor:
         return (one * other).sqrt_()
@@ -124,10 +125,10 @@ class LogForm(Form):
         self.grad = torch.zeros_like(matrix)
 
     def enter(self, potential: Tensor) -> Tensor:
-        return potential
+        return potential.to(self.matrix.dtype)
 
     def leave(self, state: Tensor) -> Tensor:
-        return state.clone()  # an output must not be the tensor that is saved
+        return state.to(torch.float64, copy=True)  # an output must not be the tensor that is saved
 
     def halfway(self, one: Tensor, other: Tensor) -> Tensor:
         return (one + other) / 2

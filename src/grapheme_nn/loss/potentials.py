@@ -6,7 +6,7 @@ A pair of potentials (u, v), in units of the temperature, makes the plan
 
 of weights a [B, n] and b [B, m]. The schemes below are compositions of half steps (`halfstep`), so their adjoints are
 written from that of one half step, and keep only the potentials of each iteration: O((n + m) iterations) numbers beside
-the costs.
+the costs. Potentials come out in double precision, as `halfstep` says.
 """
 
 from math import isfinite
@@ -25,14 +25,15 @@ LOG_FORM_FROM = 40.0
 class Costs(NamedTuple):
     """Costs in units of the temperature, and exp(-costs) where their range allows it."""
 
-    scaled: Tensor  # [B, n, m]
-    kernel: Tensor | None  # [B, n, m], without gradient: it reaches `scaled`
+    scaled: Tensor  # [B, n, m]: what gradients reach; its numbers are gone where there is a kernel
+    kernel: Tensor | None  # [B, n, m], without gradient
 
 
 def survey(*scaled: Tensor) -> list[Costs]:
     """The costs with their kernels, or without any where they range over 40 temperatures or more.
 
-    Reads two numbers back from the device, at once, and refuses costs that are not finite.
+    Kernels take the place of the costs in memory: they must be the caller's own. Reads two numbers back from the
+    device, at once, and refuses costs that are not finite.
     """
     ends = [torch.stack(part.detach().aminmax()) for part in scaled if part.numel()]
     least, most = 0.0, 0.0
@@ -46,7 +47,7 @@ def survey(*scaled: Tensor) -> list[Costs]:
         )
     if most - least >= LOG_FORM_FROM or max(-least, most) >= 2 * LOG_FORM_FROM:
         return [Costs(part, None) for part in scaled]
-    return [Costs(part, part.detach().neg().exp_()) for part in scaled]
+    return [Costs(part, part.detach().neg_().exp_()) for part in scaled]
 
 
 def alternate(costs: Costs, source: Tensor, target: Tensor, start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
@@ -78,7 +79,8 @@ def balance(costs: Costs, weight: Tensor, iterations: int) -> Tensor:
     """The potential u of a graph against itself (both sides have it), after `iterations` of u <- (u + rows(u)) / 2.
 
     Near the solution rows() acts as minus the plan, whose eigenvalues lie in [0, 1] where exp(-costs) is positive
-    definite; so every iteration at least halves the error, at any temperature. Shapes: costs [B, n, n], symmetric;
+    definite; so every iteration at least halves the error, at any temperature. (Chebyshev's steps would need half as
+    many, but in single precision they leave more noise: halving takes it back.) Shapes: costs [B, n, n], symmetric;
     weight [B, n]; returns [B, n].
     """
     potential: Tensor = _Balance.apply(*costs, weight, iterations)  # type: ignore[no-untyped-call]
@@ -108,15 +110,16 @@ class _Alternate(torch.autograd.Function):
             rows.append(form.rows(columns[-1]))
             columns.append(form.columns(rows[-1]))
         ctx.form = type(form)
-        ctx.save_for_backward(form.matrix, source, target, torch.stack(rows), torch.stack(columns))
+        ctx.save_for_backward(form.matrix, source, target, *rows, *columns)
         return form.leave(rows[-1])[:, 0], form.leave(columns[-1])[:, 0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_row: Tensor, grad_column: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, source, target, rows, columns = ctx.saved_tensors
+        matrix, source, target, *states = ctx.saved_tensors
         form: Form = ctx.form(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
-        rows, columns = rows.unbind(), columns.unbind()
+        rows, columns = states[: len(states) // 2], states[len(states) // 2 :]
+        grad_row, grad_column = grad_row.to(matrix.dtype), grad_column.to(matrix.dtype)
         grad, last = grad_column[:, None], len(rows) - 1
         for step in range(last, -1, -1):
             grad = form.pull_columns(rows[step], columns[step + 1], grad)
@@ -149,16 +152,17 @@ class _Meet(torch.autograd.Function):
             rows.append(form.rows(columns[-1]))
             columns.append(form.columns(rows[-1]))
         ctx.form = type(form)
-        ctx.save_for_backward(form.matrix, source, target, first, torch.stack(rows), torch.stack(columns))
+        ctx.save_for_backward(form.matrix, source, target, first, *rows, *columns)
         row, column = form.leave(rows[-1]), form.leave(torch.stack([columns[-1][:, 0], columns[-2][:, 1]], 1))
         return row.mean(1), column.mean(1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_row: Tensor, grad_column: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, source, target, first, rows, columns = ctx.saved_tensors
+        matrix, source, target, first, *states = ctx.saved_tensors
         form: Form = ctx.form(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
-        rows, columns = rows.unbind(), columns.unbind()
+        rows, columns = states[: len(states) // 2], states[len(states) // 2 :]
+        grad_row, grad_column = grad_row.to(matrix.dtype), grad_column.to(matrix.dtype)
         half, nothing = grad_column / 2, torch.zeros_like(grad_column)
         grad, last = torch.stack([half, nothing], 1), len(rows) - 1
         for step in range(last, -1, -1):
@@ -181,16 +185,17 @@ class _Balance(torch.autograd.Function):
             steps.append(form.rows(states[-1]))
             states.append(form.halfway(states[-1], steps[-1]))
         ctx.form = type(form)
-        ctx.save_for_backward(form.matrix, weight, torch.stack(states[:-1]), torch.stack(steps))
+        ctx.save_for_backward(form.matrix, weight, *states[:-1], *steps)
         return form.leave(states[-1])[:, 0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, weight, states, steps = ctx.saved_tensors
+        matrix, weight, *saved = ctx.saved_tensors
         form: Form = ctx.form(matrix, weight, weight, weighed=ctx.needs_input_grad[2])
-        grad = grad[:, None]
-        for state, step in zip(reversed(states.unbind()), reversed(steps.unbind()), strict=True):
+        states, steps = saved[: len(saved) // 2], saved[len(saved) // 2 :]
+        grad = grad[:, None].to(matrix.dtype)
+        for state, step in zip(reversed(states), reversed(steps), strict=True):
             grad = grad / 2
             grad = grad + form.pull_rows(state, step, grad)
         return form.grad_scaled(), None, form.grad_target(), None
@@ -209,13 +214,13 @@ class _Plan(torch.autograd.Function):
         corner: bool,
     ) -> Tensor:
         if kernel is None:
-            result = _ratio(scaled, row, column) * source[:, :, None] * target[:, None, :]
+            result = _ratio(scaled, kernel, row, column) * source[:, :, None] * target[:, None, :]
         else:
-            result = (kernel * (source * row.exp())[:, :, None]).mul_((target * column.exp())[:, None, :])
+            result = _scaled(kernel, source * row.exp(), target * column.exp())
         if not corner:
             result[:, -1, -1] = 0
         ctx.corner, ctx.weighed = corner, any(ctx.needs_input_grad[2:4])
-        ctx.save_for_backward(result, *((scaled, source, target, row, column) if ctx.weighed else ()))
+        ctx.save_for_backward(result, *((scaled, kernel, source, target, row, column) if ctx.weighed else ()))
         return result
 
     @staticmethod
@@ -225,8 +230,8 @@ class _Plan(torch.autograd.Function):
         moved = grad * result
         by_source = by_target = None
         if ctx.weighed:
-            scaled, source, target, row, column = rest
-            ratio = _ratio(scaled, row, column).mul_(grad)
+            scaled, kernel, source, target, row, column = rest
+            ratio = _ratio(scaled, kernel, row, column).mul_(grad)
             if not ctx.corner:
                 ratio[:, -1, -1] = 0
             by_source = torch.bmm(target[:, None, :], ratio.mT)[:, 0]
@@ -235,6 +240,15 @@ class _Plan(torch.autograd.Function):
         return moved.neg_(), None, by_source, by_target, by_row, by_column, None
 
 
-def _ratio(scaled: Tensor, row: Tensor, column: Tensor) -> Tensor:
+def _ratio(scaled: Tensor, kernel: Tensor | None, row: Tensor, column: Tensor) -> Tensor:
     """The plan per unit of both weights."""
+    if kernel is not None:
+        return _scaled(kernel, row.exp(), column.exp())
+    row, column = row.to(scaled.dtype), column.to(scaled.dtype)
     return (row[:, :, None] + column[:, None, :] - scaled).clamp_(max=BOUND).exp_()
+
+
+def _scaled(matrix: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    """Every row and every column of a matrix times a number."""
+    row, column = row.to(matrix.dtype), column.to(matrix.dtype)
+    return (matrix * column[:, None, :]).mul_(row[:, :, None])

@@ -190,7 +190,7 @@ def _agreement(x: Padded, y: Padded) -> Tensor:
     if x.probability is not None:
         return x.probability.gather(2, y.identity[:, None, :].expand(-1, x.probability.size(1), -1))
     assert x.identity is not None
-    same = x.existence.new_empty(x.existence.shape[0], x.existence.shape[1], y.existence.shape[1])
+    same = x.identity.new_empty(*x.identity.shape, y.identity.size(1))
     # Into floats at once: on a CPU three times as fast as into bools first.
     return torch.eq(x.identity[:, :, None], y.identity[:, None, :], out=same)
 
@@ -215,14 +215,14 @@ def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tup
     # What goes from void to void is as much as all nodes together, and takes more digits.
     mass = (x_x.sum(2) - x_y.sum(2)).sum(1) + (y_y.sum(2) - x_y.sum(1)).sum(1)
     void_x, void_y, void = (_void_to_void(*each) for each in potentials)
-    mass = mass + ((void_x - void) + (void_y - void)).to(mass.dtype)
+    mass = mass + (void_x - void) + (void_y - void)
     value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + mass / 2
-    return value, [x_x, y_y, x_y]
+    return value.to(x.dtype), [x_x, y_y, x_y]
 
 
 def _void_to_void(source: Tensor, target: Tensor, row: Tensor, column: Tensor) -> Tensor:
     """The corner of the plan, whose cost is 0, in double precision: [B]."""
-    a, b, u, v = (part[:, -1].double() for part in (source, target, row, column))
+    a, b, u, v = (part[:, -1] for part in (source, target, row, column))
     return a * b * (u + v).clamp(max=80.0).exp()  # a bound where a and b are 0, so that nothing meets infinity
 
 
@@ -243,32 +243,38 @@ def landing(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
     O(e_x m + e_y n).
     """
     if x.chain is not None and y.chain is not None:
-        both: Tensor = _Steps.apply(plan)  # type: ignore[no-untyped-call]
-        return torch.bmm(y.chain[:, None, :], both.mT)[:, 0], torch.bmm(x.chain[:, None, :], both)[:, 0]
+        landed: tuple[Tensor, Tensor] = _Steps.apply(plan, x.chain, y.chain)  # type: ignore[no-untyped-call]
+        return landed
     plan = plan[:, :-1, :-1]
     back = plan.mT
     return x.inner(plan, y.successors(back).mT), y.inner(back, x.successors(plan).mT)
 
 
 class _Steps(torch.autograd.Function):
-    """P[i, k] P[i + 1, k + 1] of a plan with a void: [B, n + 1, m + 1] to [B, n - 1, m - 1].
+    """`landing` on two chains, whose edges lead from a node to the next: sums over P[i, k] P[i + 1, k + 1].
 
     As slices it would be as exact; but the adjoint of each slice fills and adds a plan of its own.
     """
 
     @staticmethod
-    def forward(ctx: Any, plan: Tensor) -> Tensor:
-        ctx.save_for_backward(plan)
-        return plan[:, :-2, :-2] * plan[:, 1:-1, 1:-1]
+    def forward(ctx: Any, plan: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(plan, x, y)
+        both = plan[:, :-2, :-2] * plan[:, 1:-1, 1:-1]
+        return torch.bmm(y[:, None, :], both.mT)[:, 0], torch.bmm(x[:, None, :], both)[:, 0]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (plan,) = ctx.saved_tensors
+    def backward(ctx: Any, on_y: Tensor, on_x: Tensor) -> tuple[Tensor | None, ...]:
+        plan, x, y = ctx.saved_tensors
+        grad = torch.bmm(torch.stack([on_y, x], 2), torch.stack([y, on_x], 1))
         result = torch.zeros_like(plan)
         torch.mul(grad, plan[:, 1:-1, 1:-1], out=result[:, :-2, :-2])
         result[:, 1:-1, 1:-1].addcmul_(grad, plan[:, :-2, :-2])
-        return result
+        by_x = by_y = None
+        if any(ctx.needs_input_grad[1:]):
+            both = plan[:, :-2, :-2] * plan[:, 1:-1, 1:-1]
+            by_x, by_y = torch.bmm(on_x[:, None, :], both.mT)[:, 0], torch.bmm(on_y[:, None, :], both)[:, 0]
+        return result, by_x, by_y
 
 
 def _clique_term(x: _Side, y: _Side) -> Tensor:
