@@ -66,6 +66,8 @@ def test_every_scheme_has_an_exact_adjoint_in_costs_weights_and_starts(form: str
     )
     assert gradcheck(lambda c, a, b, v: alternate(prepared(c, form), a, b, v, 5), (cost, source, target, column))
     assert gradcheck(lambda c, *rest: meet(prepared(c, form), *rest, 5), (cost, source, target, row, column))
+    far = (20 * row.detach() - 10).requires_grad_()  # so that steps come to their limit
+    assert gradcheck(lambda c, *rest: meet(prepared(c, form), *rest, 5), (cost, source, target, far, column))
     assert gradcheck(lambda c, a: balance(prepared(c, form), a, 5), (square, source))
     assert gradcheck(lambda c, *rest: plan(prepared(c, form), *rest), (cost, source, target, row, column))
 
@@ -202,3 +204,26 @@ def saved_bytes(run: object) -> int:
 def test_what_cannot_be_solved_is_refused_in_a_sentence(cost: Tensor, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sinkhorn(cost, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", ["kernel", "log"])
+def test_two_runs_that_meet_never_lower_the_dual_value(form: str) -> None:
+    cost, weights = costs_of(8, 5, 6, scale=12), (costs_of(8, 5, seed=1), costs_of(8, 6, seed=2))
+    row, column = 20 * costs_of(8, 5, seed=3) - 10, 20 * costs_of(8, 6, seed=4) - 10  # far off, so that steps are large
+
+    def value(u: Tensor, v: Tensor) -> Tensor:
+        mass = plan(prepared(cost, form), *weights, u, v).sum((1, 2))
+        return (weights[0] * u).sum(1) + (weights[1] * v).sum(1) - mass
+
+    start = value(row, column)
+    for iterations in range(1, 24):
+        assert (value(*meet(prepared(cost, form), *weights, row, column, iterations)) >= start).all()
+
+
+def test_twenty_iterations_of_two_runs_come_as_near_as_twenty_of_one() -> None:
+    cost, weights = costs_of(32, 7, 7, scale=20), (torch.ones(32, 7).double(), torch.ones(32, 7).double())
+    start = torch.zeros(32, 7).double()
+    exact = plan(prepared(cost, "log"), *weights, *alternate(prepared(cost, "log"), *weights, start, 5000))
+    met = plan(prepared(cost, "log"), *weights, *meet(prepared(cost, "log"), *weights, start, start, 20))
+    one = plan(prepared(cost, "log"), *weights, *alternate(prepared(cost, "log"), *weights, start, 20))
+    assert (met - exact).abs().mean() < (one - exact).abs().mean()

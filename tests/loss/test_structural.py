@@ -1,6 +1,7 @@
 import random
 from collections.abc import Callable
 from itertools import pairwise
+from math import cos, pi
 
 import networkx as nx
 import ot
@@ -94,29 +95,59 @@ def bordered_cost(x: Data, y: Data) -> Tensor:
     return cost
 
 
+def kin_distance(x: Data, y: Data) -> Tensor:
+    """R of the documentation, with the features written out: a type, and pairs of a type and one that is beside it."""
+    types = sorted({*x.x.tolist(), *y.x.tolist()})
+
+    def features(data: Data) -> Tensor:
+        rows = []
+        for node, kind in enumerate(data.x.tolist()):
+            after = [data.x[t] for s, t in data.edge_index.T.tolist() if s == node]
+            before = [data.x[s] for s, t in data.edge_index.T.tolist() if t == node]
+            around = [sum(other == each for each in side) for side in (after, before) for other in types]
+            row = torch.tensor([1.0] + [2 * float(count) for count in around], dtype=torch.float64)  # 8 / 2 = 2^2
+            rows.append(torch.stack([row * (kind == each) for each in types]).flatten())
+        return torch.stack(rows)
+
+    sums = []
+    for data in (x, y):
+        phi = features(data)
+        weight = (1 + (phi @ phi.T).sum(1)).rsqrt()
+        sums.append((weight[:, None, None] * data.activation[:, None, :] * phi[:, :, None]).sum(0))
+    return (sums[0] - sums[1]).square().sum() / x.activation.size(1)
+
+
 @pytest.mark.parametrize("iterations", [1, 3, 2000])
-def test_the_node_term_is_the_debiased_dual_value_of_its_definition(iterations: int) -> None:
+def test_the_node_term_is_what_its_definition_says(iterations: int) -> None:
     t = 0.2
     x, y = with_activations(graph("abb", [(0, 1), (0, 2)]), 0), with_activations(graph("ba", [(1, 0)]), 1)
-    ours = StructuralLoss(iterations=iterations, temperature=t)(x, y).node[0]
+    ours = StructuralLoss(iterations=iterations, temperature=t)(x, y).node[0] - 0.7 * kin_distance(x, y)
     a, b = torch.tensor([1.0, 1, 1, 2]).double(), torch.tensor([1.0, 1, 3]).double()
     xx, yy, xy = bordered_cost(x, x), bordered_cost(y, y), bordered_cost(x, y)
 
     def best(cost: Tensor, weight: Tensor, other: Tensor) -> Tensor:
         return -t * torch.logsumexp(weight.log() + (other - cost) / t, 1)
 
+    def beyond(old: Tensor, best: Tensor) -> Tensor:
+        return best + ((best - old) / 2).clamp(max=1.5 * t)
+
     def value(cost: Tensor, a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> Tensor:
         return a @ f + b @ g - t * (a[:, None] * b * ((f[:, None] + g - cost) / t).exp()).sum()
 
+    half = (iterations + 1) // 2
     own_f, own_g = torch.zeros(4).double(), torch.zeros(3).double()
-    for _ in range(iterations):
-        own_f, own_g = (own_f + best(xx, a, own_f)) / 2, (own_g + best(yy, b, own_g)) / 2
-    f, g, late_f, late_g = own_f, own_g, own_f, own_g
-    for _ in range(iterations):
-        f = best(xy, b, g)
-        g = best(xy.T, a, f)
-        late_g = best(xy.T, a, late_f)
-        late_f = best(xy, b, late_g)
+    for step in range(half):
+        share = 1 / (1.5 + 0.5 * cos(pi * (step + 0.5) / (half - 2))) if step < half - 2 else 0.5
+        own_f, own_g = own_f.lerp(best(xx, a, own_f), share), own_g.lerp(best(yy, b, own_g), share)
+
+    def run(cost: Tensor, a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        for step in range(half):
+            f = beyond(f, best(cost, b, g))
+            g = best(cost.T, a, f) if step == half - 1 else beyond(g, best(cost.T, a, f))
+        return f, g
+
+    f, g = run(xy, a, b, own_f, own_g)
+    late_g, late_f = run(xy.T, b, a, own_g, own_f)
     f, g = (f + late_f) / 2, (g + late_g) / 2
     node = value(xy, a, b, f, g) - value(xx, a, a, own_f, own_f) / 2 - value(yy, b, b, own_g, own_g) / 2
     torch.testing.assert_close(ours, node, rtol=1e-9, atol=1e-11)
@@ -145,7 +176,7 @@ def test_gradients_match_central_differences(setting: str, term: str) -> None:
     for name in fields:
         predicted[name].requires_grad_()
     grads = torch.autograd.grad(value(), [predicted[name] for name in fields], allow_unused=True)
-    step = 1e-6 if setting != "cold" else 1e-7
+    step = 1e-6
     for name, grad in zip(fields, grads, strict=True):
         given = predicted[name].detach()
         numerical = torch.zeros_like(given)
@@ -350,23 +381,34 @@ def test_activations_that_start_small_reach_those_of_the_target() -> None:
     torch.testing.assert_close(learned, target.activation, atol=0.05, rtol=0)
 
 
-def test_activations_that_start_as_large_as_those_of_the_target_reach_them_at_a_warm_temperature() -> None:
-    # At 0.1 about a third of such graphs end between a matching that suits the nodes and one that suits the edges.
+@pytest.mark.parametrize("kind", ["distinct letters", "four letters", "DAGs"])
+@pytest.mark.parametrize("spread", [1.0, 2.0])
+def test_activations_that_start_at_random_reach_those_of_the_target(kind: str, spread: float) -> None:
+    # Words of four letters, such as aaab, hold nodes that look alike; a few of them stay exchanged.
     rng = random.Random(0)
-    target = texts_to_batch(["".join(rng.sample("abcdefghijklmnop", rng.randint(3, 9))) for _ in range(24)])
+    if kind == "DAGs":
+        target = Batch.from_data_list([random_dag(rng, most=8) for _ in range(32)])
+    else:
+        letters = [rng.sample("abcdefghijklmnop", rng.randint(3, 8)) for _ in range(32)]
+        if kind == "four letters":
+            letters = [[rng.choice("abcd") for _ in word] for word in letters]
+        target = texts_to_batch(["".join(word) for word in letters])
     torch.manual_seed(1)
-    target.activation = torch.randn(target.num_nodes, 8)
-    warm = train(target, torch.randn(target.num_nodes, 8), steps=800, rate=0.05, temperature=1.0)
-    learned = train(target, warm, steps=300)
-    apart = (learned - target.activation).abs().amax(dim=1)
-    reached = torch.zeros(24).scatter_reduce(0, target.batch, apart, "amax") < 0.05
-    assert reached.float().mean() >= 0.9
+    target.activation = torch.randn(target.x.size(0), 8)
+    learned = train(target, spread * torch.randn(target.x.size(0), 8), steps=400, rate=0.05)
+    predicted = target.clone()
+    predicted.activation = train(target, learned, steps=100, rate=0.005)
+    # By value, since nodes that look the same to both graphs may be exchanged without harm.
+    assert (StructuralLoss()(predicted, target).total < 0.02).float().mean() >= (
+        0.9 if kind == "four letters" else 0.96
+    )
+    assert 0.97 < float(predicted.activation.std() / target.activation.std()) < 1.03
 
 
-def train(target: Batch, start: Tensor, steps: int, rate: float = 0.01, temperature: float = 0.1) -> Tensor:
+def train(target: Batch, start: Tensor, steps: int, rate: float = 0.01) -> Tensor:
     predicted, activation = target.clone(), start.requires_grad_()
     optimizer = torch.optim.Adam([activation], lr=rate)
-    loss = StructuralLoss(temperature=temperature)
+    loss = StructuralLoss()
     for _ in range(steps):
         predicted.activation = activation
         optimizer.zero_grad()

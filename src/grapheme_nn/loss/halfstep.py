@@ -7,6 +7,7 @@ must weigh more. What `rows` and `columns` compute, `pull_rows` and `pull_column
 """
 
 from abc import ABC, abstractmethod
+from math import exp
 
 import torch
 from torch import Tensor
@@ -14,15 +15,16 @@ from torch import Tensor
 BOUND = 80.0
 """Of exponents: exceeded only between nodes that weigh 0, and keeps 0 from meeting infinity."""
 
+_LEAP = 1.5
 _ABSENT = -1e30  # log of the weight 0: finite, so that no difference of two of them is NaN
 
 
 class Form(ABC):
     """How half steps are computed, for r runs at once.
 
-    A state, [B, r, n] of rows or [B, r, m] of columns, is the potential or what stands for it. Potentials themselves are
-    in double precision: they are few, and the plan is exponential in them. The gradients that `pull_*` takes and returns
-    are those of the potentials; what reaches the costs and the weights is collected inside.
+    A state, [B, r, n] of rows or [B, r, m] of columns, is the potential or what stands for it. Potentials that go in or
+    out are in double precision: they are few, and the plan is exponential in them. The gradients that `pull_*` takes
+    and returns are those of the potentials; what reaches the costs and the weights is collected inside.
     """
 
     def __init__(self, matrix: Tensor, source: Tensor, target: Tensor, *, weighed: bool = False) -> None:
@@ -45,7 +47,24 @@ class Form(ABC):
     def leave(self, state: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def halfway(self, one: Tensor, other: Tensor) -> Tensor: ...
+    def between(self, one: Tensor, other: Tensor, share: float) -> Tensor: ...
+
+    @abstractmethod
+    def beyond(self, old: Tensor, best: Tensor) -> Tensor:
+        """From `old` to `best` and half as far again, but upwards at most `_LEAP` beyond.
+
+        Over its side a half step maximises, for every node of weight a by itself, a (u - exp(u - best)). At `best` +
+        `_LEAP` or less this is not below its value at `old`, and nor is it half as far below `best` as `old` is above.
+        """
+
+    @abstractmethod
+    def leapt(self, old: Tensor, best: Tensor) -> Tensor:
+        """Where `beyond` came to its limit, bool."""
+
+    def pull_beyond(self, old: Tensor, best: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients of `old` and of `best`."""
+        by_old = torch.where(self.leapt(old, best), 0.0, grad / -2)
+        return by_old, grad - by_old
 
     @abstractmethod
     def rows(self, column: Tensor) -> Tensor: ...
@@ -64,7 +83,7 @@ class Form(ABC):
 
 
 class KernelForm(Form):
-    """The state is exp(potential), the matrix exp(-M), a half step a product with it and a reciprocal.
+    """The state is exp(-potential), the matrix exp(-M), and a half step a product with it, of weights per state.
 
     The gradient of the matrix is a sum of outer products, one for each half step: they are kept as vectors and
     multiplied once. A row times a matrix is on a CPU some ten times faster than the matrix times a column.
@@ -77,37 +96,43 @@ class KernelForm(Form):
         self.right: list[Tensor] = []  # each [B, r, m]
 
     def enter(self, potential: Tensor) -> Tensor:
-        return potential.exp().to(self.matrix.dtype)
+        return potential.neg().exp_().to(self.matrix.dtype)
 
     def leave(self, state: Tensor) -> Tensor:
-        return state.double().log()
+        return state.double().log().neg_()
 
-    def halfway(self, one: Tensor, other: Tensor) -> Tensor:
-        return (one * other).sqrt_()
+    def between(self, one: Tensor, other: Tensor, share: float) -> Tensor:
+        return (one * other).sqrt_() if share == 0.5 else (other / one).pow_(share).mul_(one)
+
+    def beyond(self, old: Tensor, best: Tensor) -> Tensor:
+        return (best / old).sqrt_().clamp_(min=exp(-_LEAP)).mul_(best)
+
+    def leapt(self, old: Tensor, best: Tensor) -> Tensor:
+        return best < old * exp(-2 * _LEAP)
 
     def rows(self, column: Tensor) -> Tensor:
-        return torch.bmm(self.target * column, self.turned).reciprocal_()
+        return torch.bmm(self.target / column, self.turned)
 
     def columns(self, row: Tensor) -> Tensor:
-        return torch.bmm(self.source * row, self.matrix).reciprocal_()
+        return torch.bmm(self.source / row, self.matrix)
 
     def pull_rows(self, column: Tensor, row: Tensor, grad: Tensor) -> Tensor:
-        back, push = grad * row, self.target * column
-        pulled = torch.bmm(back, self.matrix)
+        back, push = grad / row, self.target / column
+        pulled = torch.bmm(back, self.matrix).neg_()
         self.left.append(back)
         self.right.append(push)
         if self.weighed:
-            self.by_target.append(-pulled * column)
-        return pulled.mul_(push).neg_()
+            self.by_target.append(pulled / column)
+        return pulled.mul_(push)
 
     def pull_columns(self, row: Tensor, column: Tensor, grad: Tensor) -> Tensor:
-        back, push = grad * column, self.source * row
-        pulled = torch.bmm(back, self.turned)
+        back, push = grad / column, self.source / row
+        pulled = torch.bmm(back, self.turned).neg_()
         self.left.append(push)
         self.right.append(back)
         if self.weighed:
-            self.by_source.append(-pulled * row)
-        return pulled.mul_(push).neg_()
+            self.by_source.append(pulled / row)
+        return pulled.mul_(push)
 
     def grad_scaled(self) -> Tensor:
         return torch.bmm(torch.cat(self.left, 1).mT, torch.cat(self.right, 1)).mul_(self.matrix)
@@ -130,8 +155,14 @@ class LogForm(Form):
     def leave(self, state: Tensor) -> Tensor:
         return state.to(torch.float64, copy=True)  # an output must not be the tensor that is saved
 
-    def halfway(self, one: Tensor, other: Tensor) -> Tensor:
-        return (one + other) / 2
+    def between(self, one: Tensor, other: Tensor, share: float) -> Tensor:
+        return torch.lerp(one, other, share)
+
+    def beyond(self, old: Tensor, best: Tensor) -> Tensor:
+        return best + ((best - old) / 2).clamp_(max=_LEAP)
+
+    def leapt(self, old: Tensor, best: Tensor) -> Tensor:
+        return best > old + 2 * _LEAP
 
     def rows(self, column: Tensor) -> Tensor:
         return self._step(self.matrix, self.log_target + column)

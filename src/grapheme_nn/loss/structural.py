@@ -1,5 +1,6 @@
 """The room of the structural loss: how far one graph is from another, with a gradient to learn from."""
 
+from math import ceil
 from typing import Any, NamedTuple
 
 import torch
@@ -28,10 +29,11 @@ class StructuralLoss(torch.nn.Module):
 
         total = node * N + edge * E + clique * Q
 
-    **N** is the debiased cost of transport between the nodes of x and of y. With cost C and temperature t,
+    **N** is the debiased cost of transport between the nodes of x and of y, and what their kin know of each other. With
+    cost C and temperature t,
 
         W(x, y) = max_{f, g} <a, f> + <b, g> - t sum_ij a_i b_j exp((f_i + g_j - C_ij) / t)
-        N = W(x, y) - W(x, x) / 2 - W(y, y) / 2
+        N = W(x, y) - W(x, x) / 2 - W(y, y) / 2 + activation R
 
     where every node weighs 1 (a predicted one its `existence`) and on either side a void, the partner of what is
     deleted or inserted, weighs as much as the nodes of the other. A pair of nodes costs what each would alone, and a
@@ -46,12 +48,19 @@ class StructuralLoss(torch.nn.Module):
     Two types are as far apart as two independent activations of unit variance. A graph without activations gives their
     weight to the type. Of predicted label distributions p, [same type] is p(label).
 
-    *N is never negative, after any number of iterations.* First f and g are found for x and y against themselves, then
-    those of x against y, starting from them. No half step and no mean of two lowers the value of a concave maximum, and
-    at its start N is t/2 |a e^(f/t) - b e^(g/t)|^2 in the norm of the kernel exp(-C / t). That is positive definite:
-    what nodes share is a sum of inner products (min(p, q) is one, too), the rest concerns one node alone, or is a
-    constant that keeps the void at a distance. *N is 0 for identical graphs*, since each iteration of a graph against
-    itself at least halves the error of f (see `balance`), and from there N does not move.
+    *The transport is never negative, after any number of iterations.* First f and g are found for x and y against
+    themselves, then those of x against y, starting from them. No step and no mean of two lowers the value of a concave
+    maximum (see `meet`), and at its start it is t/2 |a e^(f/t) - b e^(g/t)|^2 in the norm of the kernel exp(-C / t).
+    That is positive definite: what nodes share is a sum of inner products (min(p, q) is one, too), the rest concerns
+    one node alone, or is a constant that keeps the void at a distance. *It is 0 for identical graphs*, since of a graph
+    against itself next to no error of f is left (see `balance`), and from there it does not move.
+
+    **R** makes descent find the right matching. By transport alone, an activation goes to whichever is nearest, though
+    it be that of a node of another type in another place; there it stays. R compares the activations of kin, nodes of
+    the same type (with the same around them most of all): it is the square of a distance, and convex in activations.
+
+        R = |sum_i w_i h_i phi_i - sum_j w_j h'_j phi'_j|^2 / d,  <phi_i, phi_j> = kin_ij = [same type] (1 + 8 <k, k'>)
+        w_i = existence_i / sqrt(1 + sum_j existence_j kin_ij),   j in the same graph
 
     **E** asks how surely an edge (s, t) lands on an edge, o_xy(s, t) = sum over (s', t') of w' P[s, s'] P[t, t'], under
     the plan P of N, and compares with how surely it lands on itself under its graph's own plan:
@@ -62,9 +71,6 @@ class StructuralLoss(torch.nn.Module):
     edge turned round is both. O(n m) on chains, else O(e_x m + e_y n).
 
     **Q** compares the density of out-degrees, out / n: `0.3 |difference of means| + 0.7 |difference of variances|`.
-
-    From a start far from the target, nodes and edges may want different matchings, and descent may end between them; at
-    temperature 1 it hardly does. Start warm there, and finish at 0.1.
 
     All is symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` int64 [n], `edge_index` [2, e], and
     optionally `edge_weight` [e], not negative, and `activation` [n, d]; a predicted one may have `existence` [n] in
@@ -113,11 +119,16 @@ class StructuralLoss(torch.nn.Module):
             return self._distance(x, y)
 
     def _distance(self, x: Padded, y: Padded) -> StructuralDistance:
-        x_side, y_side = self._side(x), self._side(y)
-        pairs = (x_side, x_side), (y_side, y_side), (x_side, y_side)
-        costs = survey(*(self._cost(one, other) for one, other in pairs))
+        pairs = (x, x), (y, y), (x, y)
+        same = [_agreement(one, other) for one, other in pairs]
+        x_side, y_side = self._side(x, same[0]), self._side(y, same[1])
+        sides = (x_side, x_side), (y_side, y_side), (x_side, y_side)
+        costs = survey(*(self._cost(*both, agreement) for both, agreement in zip(sides, same, strict=True)))
         node, plans = _transport(costs, x.existence, y.existence, self.iterations)
         node = node * self.temperature
+        if x.activation is not None and self.activation_weight:
+            kernels = [_kinship(*both, agreement) for both, agreement in zip(pairs, same, strict=True)]
+            node = node + self.activation_weight * _kin_term(x, y, kernels)
         edge = _edge_term(plans, x.edges, y.edges)
         clique = _clique_term(x_side, y_side)
         total = self.node * node + self.edge * edge + self.clique * clique
@@ -130,7 +141,7 @@ class StructuralLoss(torch.nn.Module):
             f"degree={self.degree_weight}, context={self.context_weight}, void={self.void}"
         )
 
-    def _side(self, graph: Padded) -> "_Side":
+    def _side(self, graph: Padded, agreement: Tensor) -> "_Side":
         there = graph.existence[:, :, None]
         outward, inward = graph.edges.successors(there), graph.edges.predecessors(there)
         alone = (outward + inward) * (self.degree_weight / 2)
@@ -138,7 +149,7 @@ class StructuralLoss(torch.nn.Module):
         by_channel = self.activation_weight / max(activation.size(2), 1)
         alone = alone + activation.square().sum(2, keepdim=True) * (by_channel / 2)
         if self.context_weight:
-            around = _context(graph, graph, _agreement(graph, graph)).diagonal(dim1=1, dim2=2)
+            around = _context(graph, graph, agreement).diagonal(dim1=1, dim2=2)
             alone = alone + around[:, :, None] * (self.context_weight / 2)
         # The void is one more row: alone it costs nothing, and it shares nothing.
         activation, alone, node = (
@@ -150,17 +161,15 @@ class StructuralLoss(torch.nn.Module):
         outward, inward = (torch.nn.functional.pad(part[:, :, 0], (0, 1)) for part in (outward, inward))
         return _Side(graph, outward, inward, left, right)
 
-    def _cost(self, one: "_Side", other: "_Side") -> Tensor:
+    def _cost(self, one: "_Side", other: "_Side", agreement: Tensor) -> Tensor:
         """The cost between the nodes of two graphs and the void, in units of the temperature: [B, n + 1, m + 1]."""
-        x, y = one.graph, other.graph
-        agreement = _agreement(x, y)
         # |p - q| = p + q - 2 min(p, q). In place from here on: new memory costs more than the arithmetic.
         shared = torch.minimum(one.outward[:, :, None], other.outward[:, None, :])
         shared.add_(torch.minimum(one.inward[:, :, None], other.inward[:, None, :])).mul_(self.degree_weight)
         nodes = shared[:, :-1, :-1]
-        nodes.add_(agreement, alpha=self._by_type(x))
+        nodes.add_(agreement, alpha=self._by_type(one.graph))
         if self.context_weight:
-            nodes.add_(_context(x, y, agreement), alpha=self.context_weight)
+            nodes.add_(_context(one.graph, other.graph, agreement), alpha=self.context_weight)
         per_temperature = 1 / self.temperature
         return shared.baddbmm_(one.left, other.right.mT, beta=-per_temperature, alpha=per_temperature)
 
@@ -190,24 +199,78 @@ def _agreement(x: Padded, y: Padded) -> Tensor:
     if x.probability is not None:
         return x.probability.gather(2, y.identity[:, None, :].expand(-1, x.probability.size(1), -1))
     assert x.identity is not None
-    same = x.identity.new_empty(*x.identity.shape, y.identity.size(1))
+    same = x.existence.new_empty(*x.existence.shape, y.existence.size(1))
     # Into floats at once: on a CPU three times as fast as into bools first.
     return torch.eq(x.identity[:, :, None], y.identity[:, None, :], out=same)
 
 
 def _context(x: Padded, y: Padded, agreement: Tensor) -> Tensor:
     """The inner products of the sums of types around the nodes, mean over after and before: [B, n, m]."""
+    if x.edges.chain is not None and y.edges.chain is not None:
+        result = torch.zeros_like(agreement)
+        for here, beside in ((slice(None, -1), slice(1, None)), (slice(1, None), slice(None, -1))):
+            row, column = x.edges.chain * x.existence[:, beside], y.edges.chain * y.existence[:, beside]
+            around = agreement[:, beside, beside] * column[:, None, :]
+            result[:, here, here].addcmul_(around, row[:, :, None], value=0.5)
+        return result
     there = x.existence[:, :, None] * agreement * y.existence[:, None, :]
     after = y.edges.successors(x.edges.successors(there).mT).mT
     before = y.edges.predecessors(x.edges.predecessors(there).mT).mT
     return (after + before) / 2
 
 
+def _kinship(x: Padded, y: Padded, agreement: Tensor) -> Tensor:
+    """How much two nodes are kin, by what they are and what is around them: [B, n, m]."""
+    return torch.addcmul(agreement, agreement, _context(x, y, agreement), value=8)
+
+
+def _kin_term(x: Padded, y: Padded, kernels: list[Tensor]) -> Tensor:
+    """R of the documentation, per unit of its weight: [B]."""
+    h, k = _weighted(x, kernels[0]), _weighted(y, kernels[1])
+    distance: Tensor = _Distance.apply(h, k, *kernels)  # type: ignore[no-untyped-call]
+    return distance / max(h.size(2), 1)
+
+
+def _weighted(graph: Padded, kin: Tensor) -> Tensor:
+    """w_i h_i, [B, n, d]."""
+    assert graph.activation is not None
+    around = torch.bmm(graph.existence[:, None, :], kin)[:, 0]
+    return graph.activation * (graph.existence * (1 + around).rsqrt())[:, :, None]
+
+
+class _Distance(torch.autograd.Function):
+    """<h, X h> - 2 <h, Z k> + <k, Y k> for symmetric X [B, n, n] and Y [B, m, m], and Z [B, n, m]: [B].
+
+    h [B, n, d] and k [B, m, d]. Autograd would form the products with X, Y and Z once more.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, k: Tensor, x_x: Tensor, y_y: Tensor, x_y: Tensor) -> Tensor:
+        # Differences first, node by node: see `_transport`.
+        at_x = torch.baddbmm(torch.bmm(x_x, h), x_y, k, alpha=-1)
+        at_y = torch.baddbmm(torch.bmm(y_y, k), x_y.mT, h, alpha=-1)
+        ctx.save_for_backward(h, k, at_x, at_y)
+        return (h * at_x).sum((1, 2)) + (k * at_y).sum((1, 2))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, k, at_x, at_y = ctx.saved_tensors
+        grad = grad[:, None, None]
+        pairs = ((h, h, 1), (k, k, 1), (h, k, -2))
+        outer = [
+            torch.bmm(one * (grad * times), other.mT) if needed else None
+            for (one, other, times), needed in zip(pairs, ctx.needs_input_grad[2:], strict=True)
+        ]
+        return 2 * grad * at_x, 2 * grad * at_y, *outer
+
+
 def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tuple[Tensor, list[Tensor]]:
     """The node term in units of the temperature [B], and the plans of x and x, y and y, x and y, with a void each."""
     xx, yy, xy = costs
     x, y = with_void(x, y)
-    own_x, own_y = balance(xx, x, iterations), balance(yy, y, iterations)
+    alone = ceil(iterations / 2)  # they converge fast, see `balance`
+    own_x, own_y = balance(xx, x, alone), balance(yy, y, alone)
     row, column = meet(xy, x, y, own_x, own_y, iterations)
     potentials = (x, x, own_x, own_x), (y, y, own_y, own_y), (x, y, row, column)
     x_x, y_y, x_y = (plan(cost, *each, corner=False) for cost, each in zip(costs, potentials, strict=True))
@@ -228,8 +291,7 @@ def _void_to_void(source: Tensor, target: Tensor, row: Tensor, column: Tensor) -
 
 def _edge_term(plans: list[Tensor], x: Edges, y: Edges) -> Tensor:
     x_x, y_y, x_y = plans
-    x_on_x, _ = landing(x_x, x, x)
-    y_on_y, _ = landing(y_y, y, y)
+    (x_on_x, _), (y_on_y, _) = landing(x_x, x, x), landing(y_y, y, y)
     x_on_y, y_on_x = landing(x_y, x, y)
     return x.total((x_on_x - x_on_y).square()) + y.total((y_on_y - y_on_x).square())
 
