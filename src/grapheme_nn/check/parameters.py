@@ -193,5 +193,5 @@ def batch_of(model: GraphTransformNet, pairs: Sequence[Pair]) -> tuple[Inputs, T
 def net_loss(model: GraphTransformNet, batch: tuple[Inputs, Targets]) -> Tensor:
     """The mean of what training takes: minus the log-probability of each target that can be spelled."""
     value = model.loss(model(batch[0]), batch[1])
-    possible = value < torch.inf
+    possible = value != torch.inf
     return torch.where(possible, value, 0).sum() / possible.sum().clamp(min=1)
