@@ -11,7 +11,9 @@ PAIRS = (Pair("abc", "ab"), Pair("xyz", "xy"), Pair("123", "12"))
 FEATURED = (Pair("abca", "aab", ("V", "PST")), Pair("xé", "éxx", ("N",)), Pair("bbc", "bc", ()))
 
 
-def small_net(pairs: tuple[Pair, ...], *, seed: int = 0, loss: LossName = "transport", **shape: int) -> GraphTransformNet:
+def small_net(
+    pairs: tuple[Pair, ...], *, seed: int = 0, loss: LossName = "transport", **shape: int
+) -> GraphTransformNet:
     """A network for these pairs, with features where they have any, and a level of merged nodes. No dropout."""
     sizes = {"width": 8, "hidden": 4, "heads": 2, "layers": 1, "buckets": 4, "hashes": 2, "parts": 2, "reach": 3}
     labels, features = labels_in(pairs, "codepoint"), features_in(pairs)

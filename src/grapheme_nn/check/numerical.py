@@ -126,10 +126,14 @@ def slope(
         leaf.data.copy_(base)
         return sum(float((w * (up - down)).sum()) for w, up, down in zip(weights, *sides, strict=True)) / (2 * step)
 
+    attempts: tuple[Callable[[], float], ...] = (
+        lambda: rise(1e-5),
+        lambda: (4 * rise(1e-4) - rise(2e-4)) / 3,
+        lambda: rise(1e-7),
+    )
     best = torch.inf
-    for attempt in (lambda: rise(1e-5), lambda: (4 * rise(1e-4) - rise(2e-4)) / 3, lambda: rise(1e-7)):
-        found = attempt()
-        best = min(best, found, key=lambda value: abs(value - expected))
+    for attempt in attempts:
+        best = min(best, attempt(), key=lambda value: abs(value - expected))
         if abs(best - expected) <= near:
             break
     return best
@@ -154,14 +158,18 @@ def flat_outputs(result: Any) -> list[Tensor]:
     if isinstance(result, Tensor):
         return [result.double()] if result.is_floating_point() else []
     if isinstance(result, Morph):
-        return flat_outputs([result.x, result.edge_weight, result.assignment.weight, result.losses, result.log_probability])
+        return flat_outputs(
+            [result.x, result.edge_weight, result.assignment.weight, result.losses, result.log_probability]
+        )
     if isinstance(result, Mapping):
         return flat_outputs(list(result.values()))
     if isinstance(result, tuple | list):
         return [tensor for part in result for tensor in flat_outputs(part)]
     if result is None:
         return []
-    raise TypeError(f"the function returned a {type(result).__name__}: it must return tensors, a Morph, or a tuple of them")
+    raise TypeError(
+        f"the function returned a {type(result).__name__}: it must return tensors, a Morph, or a tuple of them"
+    )
 
 
 def same_bits(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:

@@ -16,7 +16,6 @@ from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.spell import Targets
 
 LIMIT = 1e-4
-ENTRIES = 6
 _ROUNDING = 1e-13  # a gradient that is no larger, compared with the largest of all, is zero but for rounding
 
 Loss = Callable[[Any, Any], Tensor]
@@ -62,7 +61,7 @@ def gradient_report(
     batch: Any,
     loss: Loss | None = None,
     *,
-    entries: int = ENTRIES,
+    entries: int = 8,
     limit: float = LIMIT,
     seed: int = 0,
 ) -> GradientReport:

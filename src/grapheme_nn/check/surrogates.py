@@ -17,7 +17,7 @@ Surrogate = Callable[..., tuple[Tensor, ...]]
 def soft_assignment(merge: Merge, gate: dict[tuple[int, int], Tensor], forest: nx.Graph, n: int) -> Tensor:
     """The S of `soft`, dense [n, n]: node i, in the cluster headed by its ancestor j in the forest.
 
-        M[i, j] = (1 - g_j) (product of g from i up to below j),   S[i, j] = (1 - g_j) M[i, j] / sum_i M[i, j]
+    M[i, j] = (1 - g_j) (product of g from i up to below j),   S[i, j] = (1 - g_j) M[i, j] / sum_i M[i, j]
     """
     zero, one = torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64)
     parent: dict[int, int] = {}
@@ -54,7 +54,10 @@ def straight_through(
 
     def scores(x: Tensor, theta: Tensor) -> list[Tensor]:
         unit = x / x.norm(dim=1, keepdim=True)
-        return [((unit[a] @ unit[b] - theta.sigmoid()) / merge.temperature) + e for (a, b), e in zip(pairs, added, strict=True)]
+        return [
+            ((unit[a] @ unit[b] - theta.sigmoid()) / merge.temperature) + e
+            for (a, b), e in zip(pairs, added, strict=True)
+        ]
 
     with torch.no_grad():
         decided = [float(score) for score in scores(x, theta)]

@@ -7,6 +7,9 @@ from itertools import groupby
 from math import isfinite
 
 WIDTH = 100  # columns
+NAMES = 32  # columns of names, at least
+
+ADDED_UP = ("compared", "zero", "rises")  # figures that are numbers of things
 
 Figure = int | float | str
 
@@ -35,11 +38,11 @@ def render(rows: Sequence[Row], *, grouped: bool = False) -> str:
     """
     lines: list[str] = []
     shown = _grouped(rows) if grouped else list(rows)
+    left = max(NAMES, *(len(row.full_name) for row in shown))
     for names, part in groupby(shown, key=lambda row: tuple(row.figures)):
         block = list(part)
         cells = [[_shown(row.figures[name]) for name in names] for row in block]
         widths = [max(len(name), *(len(row[at]) for row in cells)) for at, name in enumerate(names)]
-        left = max(28, *(len(row.full_name) for row in block))
         title = block[0].check if not lines else ""
         lines.append(_cut(f"{title:{left}}      {_joined(names, widths, block[0])}"))
         for row, values in zip(block, cells, strict=True):
@@ -68,10 +71,10 @@ def _grouped(rows: Sequence[Row]) -> list[Row]:
     shown = []
     for (group, names), part in groupby(rows, key=lambda row: (row.group, tuple(row.figures))):
         block = list(part)
-        figures = {name: _together(name, [row.figures[name] for row in block]) for name in names}
-        if len(block) == 1 or any(isinstance(value, str) for value in figures.values()):
+        if len(block) == 1:
             shown += block
             continue
+        figures = {name: _together(name, [row.figures[name] for row in block]) for name in names}
         passed = all(row.passed for row in block)
         shown.append(Row(block[0].check, group, f"({len(block)})", passed, figures))
         shown += [row for row in block if not row.passed]
@@ -79,11 +82,11 @@ def _grouped(rows: Sequence[Row]) -> list[Row]:
 
 
 def _together(name: str, values: list[Figure]) -> Figure:
-    """One figure for many: numbers of things are added up, and of anything else the largest counts."""
+    """One figure for many: some are added up, else the largest number counts, or the first word."""
     numbers = [value for value in values if not isinstance(value, str)]
     if len(numbers) < len(values):
-        return str(values[0])
-    return sum(numbers) if all(isinstance(value, int) for value in numbers) else max(numbers)
+        return values[0]
+    return sum(numbers) if name in ADDED_UP else max(numbers)
 
 
 def _joined(cells: Sequence[str], widths: Sequence[int], row: Row) -> str:
@@ -96,7 +99,9 @@ def _joined(cells: Sequence[str], widths: Sequence[int], row: Row) -> str:
 def _shown(value: Figure) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:.2g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
 
 
 def _cut(line: str) -> str:

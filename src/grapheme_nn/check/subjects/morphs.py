@@ -1,5 +1,6 @@
 """The room of subjects that change graphs: assignments, and every morph on every way to its gradient."""
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -76,12 +77,16 @@ def _cosines(pairs: Tensor) -> Case:
     return Case(lambda x: pair_cosines(x, pairs), {"x": doubles(6, 3)})
 
 
+def _alike(n: int) -> Tensor:
+    """Features that are somewhat alike, so that about half of the neighbours merge at a threshold of 0.5."""
+    return (torch.randn(n, 3, dtype=torch.float64) + 0.5).requires_grad_()
+
+
 def _merge(estimator: Estimator, edges: Tensor, *, training: bool = True, **options: Any) -> Case:
-    """Features that are somewhat alike, so that some pairs merge, and a threshold in their middle."""
+    """`Merge` on six nodes; in training also as a function of its threshold's theta, against what it is taken for."""
     settings: dict[str, Any] = {"temperature": 0.5, **options}
     merge = Merge(0.5, estimator=estimator, **settings).double().train(training)
-    x = (torch.randn(6, 3, dtype=torch.float64) + 0.5).requires_grad_()
-    theta = merge.theta.detach().clone().requires_grad_()
+    x, theta = _alike(6), merge.theta.detach().clone().requires_grad_()
 
     def fn(x: Tensor, edge_weight: Tensor, theta: Tensor | None = None) -> Morph:
         torch.manual_seed(NOISE)
@@ -103,13 +108,13 @@ def _merge(estimator: Estimator, edges: Tensor, *, training: bool = True, **opti
 def _ratio() -> Case:
     """(share of nodes merged away - ratio)^2, as if that share had moved with the mean of p."""
     merge = Merge(0.5, temperature=0.5, ratio=0.3).double()
-    x = (torch.randn(6, 3, dtype=torch.float64) + 0.5).requires_grad_()
-    theta = merge.theta.detach().clone().requires_grad_()
+    x, theta = _alike(6), merge.theta.detach().clone().requires_grad_()
 
     def mean(x: Tensor, theta: Tensor) -> Tensor:
         unit = x / x.norm(dim=1, keepdim=True)
         cosine = (unit[:-1] * unit[1:]).sum(1)
-        return ((cosine - theta.sigmoid()) / merge.temperature).sigmoid().sum() / 6
+        probability: Tensor = ((cosine - theta.sigmoid()) / merge.temperature).sigmoid()
+        return probability.sum() / 6
 
     with torch.no_grad():
         held, merged = mean(x, theta), (6 - merge(x, CHAIN).x.size(0)) / 6
@@ -135,29 +140,22 @@ def _reinforce() -> Case:
 
     def estimate(x: Tensor, theta: Tensor) -> Tensor:
         merge.theta.data.copy_(theta.detach())
-        tau = theta.sigmoid()
         similarity = pair_cosines(x, edges)
-        logit = (similarity - tau) / merge.temperature
+        logit = (similarity - theta.sigmoid()) / merge.temperature
         samples = []
         for outcome in product([False, True], repeat=3):
             accepted = torch.tensor(outcome)
             plan = merge.plan(edges, edges, accepted, similarity, 4)
             morph = merge.morph(x, edges, torch.ones(3, dtype=torch.float64), None, plan, logit)
-            log_probability = merge.log_probability(logit, accepted, edges, None)
-            samples.append(Morph(morph.x, *_rest(morph), log_probability=log_probability))
+            log_p = merge.log_probability(logit, accepted, edges, None)
+            samples.append((replace(morph, log_probability=log_p), log_p.detach().exp()[0]))
         total = x.new_zeros(())
-        for one, other in product(samples, repeat=2):
+        for (one, p), (other, q) in product(samples, repeat=2):
             losses = [loss(one), loss(other)]
-            probability = sum(s.log_probability for s in (one, other) if s.log_probability is not None).exp().detach()
-            total = total + probability.sum() * (reinforce([one, other], losses) + (losses[0] + losses[1]) / 2)
+            total = total + p * q * (reinforce([one, other], losses) + (losses[0] + losses[1]) / 2)
         return total
 
-    x = (torch.randn(4, 3, dtype=torch.float64) + 0.5).requires_grad_()
-    return Case(estimate, {"x": x, "theta": merge.theta.detach().clone().requires_grad_()}, truth)
-
-
-def _rest(morph: Morph) -> tuple[Any, ...]:
-    return morph.edge_index, morph.edge_weight, morph.batch, morph.assignment
+    return Case(estimate, {"x": _alike(4), "theta": merge.theta.detach().clone().requires_grad_()}, truth)
 
 
 def _rewire() -> Case:
@@ -172,7 +170,9 @@ def _rewire() -> Case:
 
 def _rewire_eval() -> Case:
     rewire = Rewire(3, 2).double().eval()
-    return Case(lambda x, edge_weight: rewire(x, DAG, edge_weight), {"x": doubles(6, 3), "edge_weight": weights_of(DAG)})
+    return Case(
+        lambda x, edge_weight: rewire(x, DAG, edge_weight), {"x": doubles(6, 3), "edge_weight": weights_of(DAG)}
+    )
 
 
 MORPHS = (

@@ -11,7 +11,7 @@ from grapheme_nn.morph import Morph
 
 
 class Case(NamedTuple):
-    """A function with the tensors it is differentiated in, and what the differences are taken of, where that differs."""
+    """A function, the tensors it is differentiated in, and what differences are taken of where that is another one."""
 
     fn: Callable[..., Any]
     inputs: Mapping[str, Tensor]
