@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 from typing import Any
 
 import torch
@@ -144,11 +145,13 @@ def compare(
 ) -> Compared:
     """The figures of one tensor's gradient, entry by entry; `scale` is the largest where that is not among them."""
     scale = scale or max((abs(value) for value in (*analytical, *numerical)), default=0.0)
-    worst = max((abs(a - b) for a, b in zip(analytical, numerical, strict=True)), default=0.0)
-    error = worst / scale if scale > 0 else 0.0
+    apart = [abs(a - b) for a, b in zip(analytical, numerical, strict=True)]
+    error = max(apart) / scale if any(apart) else 0.0
+    if not all(map(isfinite, apart)):
+        error = nan
     zeros = sum(value == 0 for value in analytical)
     dead = zeros == len(analytical)
-    right = error <= limit  # not so for nan
+    right = error <= limit  # which nan is not
     note = DEAD if dead else "" if right else f"its gradient is wrong by {error:.1e}, at most {limit:.0e} is allowed"
     return Compared(name, error, len(analytical), zeros, right and not dead, note)
 

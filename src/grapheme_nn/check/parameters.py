@@ -122,8 +122,9 @@ def _report(
     shares = float(flat.norm()), zeros / max(flat.numel(), 1)
     if own <= _ROUNDING * largest:
         return ParameterReport(name, *shares, 0.0, 0, zeros, flat.numel(), False, DEAD)
-    sample = torch.randperm(flat.numel(), generator=generator)[:entries].tolist()
-    places = list(dict.fromkeys([int(flat.abs().argmax()), *sample]))
+    largest_at = int(flat.abs().argmax())
+    others = [place for place in torch.randperm(flat.numel(), generator=generator).tolist() if place != largest_at]
+    places = [largest_at, *others[:entries]]
     directions = [torch.zeros_like(flat).index_fill_(0, torch.tensor([place]), 1) for place in places]
     directions.append(torch.randint(0, 2, flat.shape, generator=generator).to(flat) * 2 - 1)
     wanted = [float(flat @ direction) for direction in directions]

@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -54,11 +55,10 @@ def png(curves: Mapping[str, Sequence[float]], *, width: int = 640, height: int 
     image = [bytearray(b"\xff" * (left + width + 20)) for _ in range(len(curves) * height + bottom)]
     for panel, (name, values) in enumerate(curves.items()):
         floor, ceiling = (panel + 1) * height - top, panel * height + top
-        low, span = min(values), (max(values) - min(values)) or 1.0
         for row in range(ceiling, floor + 1):
             image[row][left - 4] = 128
         image[floor + 4][left - 4 : left + width] = bytes([128]) * (width + 4)
-        heights = [round(floor - (value - low) / span * (floor - ceiling)) for value in values]
+        heights = [floor - level for level in _levels(values, floor - ceiling + 1)]
         for x in range(width):
             at = x * (len(values) - 1) / (width - 1)
             step = min(int(at), len(values) - 2) if len(values) > 1 else 0
@@ -67,7 +67,11 @@ def png(curves: Mapping[str, Sequence[float]], *, width: int = 640, height: int 
             reach = abs(ends[1] - ends[0]) * len(values) // width // 2 + 1
             for row in range(max(y - reach, ceiling), min(y + reach, floor) + 1):
                 image[row][left + x] = 0
-        for text, row in ((f"{max(values):.4g}", ceiling), (name, (ceiling + floor) // 2), (f"{low:.4g}", floor - 12)):
+        for text, row in (
+            (f"{max(values):.4g}", ceiling),
+            (name, (ceiling + floor) // 2),
+            (f"{min(values):.4g}", floor - 12),
+        ):
             _write(image, text, row, left - 12 - 8 * len(text))
     last = str(len(next(iter(curves.values()))))
     row = len(image) - bottom + 4
@@ -79,7 +83,7 @@ def png(curves: Mapping[str, Sequence[float]], *, width: int = 640, height: int 
 def _write(image: list[bytearray], text: str, row: int, column: int) -> None:
     """Letters of 6 x 10 pixels, black."""
     for place, letter in enumerate(text):
-        for down, bits in enumerate(_FONT[letter]):
+        for down, bits in enumerate(_FONT.get(letter, "")):
             for right in range(3):
                 if int(bits) >> (2 - right) & 1:
                     x, y = column + 8 * place + 2 * right, row + 2 * down
@@ -99,6 +103,12 @@ def _encoded(image: list[bytearray]) -> bytes:
 
 
 def _levels(values: Sequence[float], count: int) -> list[int]:
-    """The values as whole numbers from 0, the lowest, to count - 1, the highest."""
-    low, span = min(values), (max(values) - min(values)) or 1.0
-    return [round((value - low) / span * (count - 1)) for value in values]
+    """The values as whole numbers from 0, the lowest, to count - 1, the highest, where also goes what is not finite."""
+    low, span = _extent(values)
+    return [round((value - low) / span * (count - 1)) if isfinite(value) else count - 1 for value in values]
+
+
+def _extent(values: Sequence[float]) -> tuple[float, float]:
+    """The lowest of the finite values, and how far the highest is above it; 1 where there is no difference."""
+    finite = [value for value in values if isfinite(value)] or [0.0]
+    return min(finite), (max(finite) - min(finite)) or 1.0

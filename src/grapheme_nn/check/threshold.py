@@ -13,9 +13,9 @@ from grapheme_nn.check.table import Figure, Row
 from grapheme_nn.data import Pair
 from grapheme_nn.morph import Morph
 
-EPOCHS, RATE = 100, 0.01
+EPOCHS, RATE, SEEDS = 100, 0.01, 5
 MOVES = 0.005  # at least, between its lowest and its highest
-SETTLES = 0.2  # at most, as a share of that, during the last tenth of the epochs
+SETTLES = 0.07  # at most, as a share of that, in the last tenth of the epochs; where it only drifts, 0.09
 
 # Words with some letters repeated, to be written without: what is alike and side by side belongs together.
 STUTTERED = (
@@ -36,8 +36,17 @@ class Trajectory(NamedTuple):
     def curves(self) -> dict[str, list[float]]:
         return {"threshold": self.threshold, "merges": list(map(float, self.merges)), "loss": self.loss}
 
+    def settling(self) -> float:
+        """How far the threshold moved in the last tenth of the epochs, as a share of how far it moved in all."""
+        return _range(self.threshold[-EPOCHS // 10 :]) / max(_range(self.threshold), 1e-9)
 
-def run(seed: int = 0) -> Trajectory:
+
+def run() -> Trajectory:
+    """Of five networks, the one in the middle by how far its threshold has settled: one alone may just be startled."""
+    return sorted(map(train, range(SEEDS)), key=Trajectory.settling)[SEEDS // 2]
+
+
+def train(seed: int) -> Trajectory:
     """100 full-batch epochs of Adam at a constant rate of 0.01, with a merging level and the estimator as shipped."""
     net = small_net(STUTTERED, seed=seed, width=32, hidden=16, buckets=64, parts=1)
     assert net.coarse is not None
@@ -56,13 +65,12 @@ def run(seed: int = 0) -> Trajectory:
     return Trajectory(threshold, merges, loss, count_right(net, STUTTERED))
 
 
-def rows(trajectory: Trajectory | None = None) -> Iterator[Row]:
+def rows(course: Trajectory) -> Iterator[Row]:
     """The loss ends below half of its start, and the texts come out; the threshold moves, and settles.
 
     It moves if its highest and its lowest are 0.005 apart or more, and settles if those of the last tenth of the epochs
-    are no further apart than a fifth of that.
+    are no further apart than 7% of that.
     """
-    course = trajectory or run()
     moved, late = _range(course.threshold), _range(course.threshold[-EPOCHS // 10 :])
     stays = f"the threshold moved by {moved:.2g} in all, at least {MOVES} is wanted"
     restless = f"the threshold moved by {late:.2g} in the last tenth, at most {SETTLES:.0%} of {moved:.2g} is allowed"
@@ -73,7 +81,7 @@ def rows(trajectory: Trajectory | None = None) -> Iterator[Row]:
     )
     yield _row("loss", course.loss, "" if fell else high)
     yield _row(
-        "threshold", course.threshold, stays if not moved >= MOVES else restless if late > SETTLES * moved else ""
+        "threshold", course.threshold, stays if not moved >= MOVES else restless if course.settling() > SETTLES else ""
     )
     yield _row("nodes merged away", course.merges, "" if any(course.merges) else "nothing was ever merged")
 

@@ -17,7 +17,8 @@ def check(
     what: Annotated[What, typer.Argument(help="What to prove.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with every row.")] = False,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the threshold's course is drawn; .png or .txt.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the threshold's course is drawn; .png or .txt.", readable=False),
     ] = None,
 ) -> None:
     """Prove that gradients are right, the loss falls, the same seed gives the same bits, and the threshold learns.
