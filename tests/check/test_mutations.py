@@ -119,7 +119,6 @@ def test_estimators_whose_threshold_goes_the_wrong_way(red, monkeypatch):
         return torch.cat([-found[:1], found[1:]])
 
     monkeypatch.setattr(estimators, "_estimate", negated)
-    monkeypatch.setattr(estimators, "PROBLEMS", 6)
     promises = estimators.PROMISES
     failed = red([], *(f"truth, {each.estimator}, {each.kind}: " for each in promises), promises=promises)
     assert len(failed) == len(promises)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Data
 
 from grapheme_nn import GraphTransformNet
 from grapheme_nn.check import gradient_report
@@ -32,6 +33,19 @@ def test_any_module_with_a_loss_is_reported_on():
     for each, parameter in zip(report.parameters, model.parameters(), strict=True):
         assert each.norm == pytest.approx(parameter.grad.norm().item())
         assert each.error < 1e-8
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x], lambda x: {"x": x}, lambda x: Data(x=x)])
+def test_a_batch_in_single_precision_is_converted(wrap):
+    batch = wrap(BATCH.float())
+
+    def loss(model, batch):
+        x = batch if isinstance(batch, torch.Tensor) else batch[0] if isinstance(batch, list) else batch["x"]
+        return model(x).square()
+
+    assert gradient_report(layers(), batch, loss, entries=0)
+    if isinstance(batch, Data):
+        assert batch.x.dtype == torch.float32
 
 
 def test_the_model_itself_is_left_as_it_was():
@@ -68,6 +82,17 @@ def test_a_bias_that_softmax_takes_away_cannot_learn():
     report = gradient_report(model, BATCH, loss)
     assert [each.passed for each in report.parameters] == [True, False, False]
     assert all("cannot learn" in each.note for each in report.parameters[1:])
+
+
+def test_a_part_of_a_parameter_that_has_no_influence_is_found():
+    """In torch's attention one tensor holds the biases of queries, keys and values; softmax takes that of keys away."""
+    torch.manual_seed(0)
+    attention = nn.MultiheadAttention(6, 2)
+    nn.init.normal_(attention.in_proj_bias)
+    report = gradient_report(attention, BATCH.view(4, 1, 3).repeat(1, 1, 2), lambda m, x: m(x, x, x)[0].square())
+    (failed,) = [each for each in report.parameters if not each.passed]
+    assert failed.name == "in_proj_bias"
+    assert "entries have a gradient of rounding alone" in failed.note
 
 
 def test_dropout_left_on_is_named():

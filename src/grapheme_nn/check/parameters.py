@@ -1,12 +1,13 @@
 """The room of a network's gradients: for every parameter its norm, its zeros, and whether it is right."""
 
-from collections.abc import Callable, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data.data import BaseData
 
 from grapheme_nn.check.numerical import DEAD, RANDOM, compare, flat_outputs, same_bits, slope
 from grapheme_nn.data import Pair
@@ -16,7 +17,7 @@ from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.spell import Targets
 
 LIMIT = 1e-4
-_ROUNDING = 1e-13  # a gradient that is no larger, compared with the largest of all, is zero but for rounding
+_ROUNDING = 1e-15  # a gradient that is no larger, compared with the largest there is, is zero but for rounding
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -70,12 +71,14 @@ def gradient_report(
         assert gradient_report(model, [("abc", "ab"), ("xyz", "xy")])
 
     A copy of the model in float64 is examined, in the mode (`train` or `eval`) that the model is in. `loss(model,
-    batch)` is what is differentiated, added up where it is not one number. A `GraphTransformNet` needs none: its batch
-    is a list of `Pair` or of (input, target), or `(Inputs, Targets)`, and its loss its own.
+    batch)` is what is differentiated, added up where it is not one number; floats in the batch are converted. A
+    `GraphTransformNet` needs none: its batch is a list of `Pair` or of (input, target), or `(Inputs, Targets)`, and its
+    loss its own.
 
     Compared are the entry with the largest gradient, a random sample of `entries` others, and, with a random sign for
-    each, all entries at once. A parameter fails if the error is above `limit`, or if its gradient is zero everywhere:
-    it cannot learn. So does every one where two passes differ, as with dropout; the module that differs is named.
+    each, all entries at once. A parameter fails if the error is above `limit`, or if its gradient is zero everywhere
+    (it cannot learn), or zero but for rounding in some entries (they have no influence, as the bias of a key in
+    attention). All fail where two passes differ, as with dropout; the module that differs is named.
 
     Differences tell exact gradients from estimates: that of a hard decision (`straight_through`) is no derivative of
     the value, and is found to differ.
@@ -134,9 +137,14 @@ def _report(
         for direction, expected in zip(directions, wanted, strict=True)
     ]
     compared = compare(name, wanted, found, limit, max(own, *map(abs, found[:-1])))
-    return ParameterReport(
-        name, *shares, compared.error, len(places), zeros, flat.numel(), compared.passed, compared.note
-    )
+    passed, note = compared.passed, compared.note
+    cancelled = int(((flat != 0) & (flat.abs() <= _ROUNDING * own)).sum())
+    if passed and cancelled:
+        passed, note = (
+            False,
+            f"{cancelled} of its {flat.numel():,} entries have a gradient of rounding alone: no influence",
+        )
+    return ParameterReport(name, *shares, compared.error, len(places), zeros, flat.numel(), passed, note)
 
 
 def first_random(model: nn.Module, run: Callable[[], object]) -> str:
@@ -174,12 +182,23 @@ def _failed(name: str, parameter: Tensor, note: str) -> ParameterReport:
 
 def _loss_and_batch(model: nn.Module, batch: Any, loss: Loss | None) -> tuple[Loss, Any]:
     if loss is not None:
-        return loss, batch
+        return loss, _exact(batch)
     if not isinstance(model, GraphTransformNet):
         raise ValueError(f"a {type(model).__name__} has no loss of its own: give loss, a function of model and batch")
     if len(batch) == 2 and isinstance(batch[0], Inputs) and isinstance(batch[1], Targets):
         return net_loss, batch
     return net_loss, batch_of(model, [Pair(*pair) for pair in batch])
+
+
+def _exact(batch: Any) -> Any:
+    """The batch with its floats in float64, as the model's are: a tensor, some of them, or a graph of PyG."""
+    if isinstance(batch, Tensor):
+        return batch.double() if batch.is_floating_point() else batch
+    if isinstance(batch, BaseData):
+        return copy(batch).apply(_exact)
+    if isinstance(batch, Mapping):
+        return {key: _exact(value) for key, value in batch.items()}
+    return type(batch)(map(_exact, batch)) if type(batch) in (list, tuple) else batch
 
 
 def batch_of(model: GraphTransformNet, pairs: Sequence[Pair]) -> tuple[Inputs, Targets]:
