@@ -106,6 +106,11 @@ def test_single_precision_is_converted():
     assert found.error < 1e-9
 
 
+def test_a_decision_beside_the_point_is_no_false_alarm():
+    x = torch.tensor([0.5 + 1e-6, 0.2, 0.9], dtype=torch.float64, requires_grad=True)
+    assert check_gradients(lambda x: x[x > 0.5].square(), x)  # a step of 1e-5 leaves out the first
+
+
 def test_an_output_that_is_an_input_is_no_false_alarm():
     assert check_gradients(lambda x: (x, 2 * x), point(3))
 

@@ -58,10 +58,10 @@ def check_gradients(
         assert check_gradients(lambda x: my_operator(x, edge_index), x)
 
     `inputs` are the arguments of `fn`: one tensor, a sequence, or a mapping of keyword arguments, whose names the
-    result then has. Floats of lower precision are converted. `fn` returns a tensor, a `Morph`, or a tuple, list or
-    mapping of them; its outputs are contracted with fixed random weights into one number. Where a gradient is by
-    definition that of another function (straight-through), give that function as `surrogate`: the differences are then
-    taken of it.
+    result then has. Floats of lower precision are converted; call `.double()` on a module inside `fn`. `fn` returns a
+    tensor, a `Morph`, or a tuple, list or mapping of them; its outputs are contracted with fixed random weights into
+    one number. Where a gradient is by definition that of another function (straight-through), give that function as
+    `surrogate`: the differences are then taken of it.
 
     An input passes with `error <= limit` and a gradient that is not zero everywhere. The error is
     max |analytical - numerical| / max(max |analytical|, max |numerical|), over all entries of the input. Where a step
@@ -82,7 +82,7 @@ def check_gradients(
         return GradientCheck(tuple(Compared(name, torch.inf, 0, 0, False, RANDOM) for name in leaves))
     measured = call if surrogate is None else _caller(inputs, surrogate)
     generator = torch.Generator().manual_seed(0)
-    weights = [torch.randn(out.shape, generator=generator, dtype=torch.float64) for out in outputs]
+    weights = [torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out.device) for out in outputs]
     total = sum((weight * out).sum() for weight, out in zip(weights, outputs, strict=True) if out.requires_grad)
     analytical = _gradients(total, list(leaves.values()))
 
@@ -94,14 +94,20 @@ def check_gradients(
     for (name, leaf), gradient in zip(leaves.items(), analytical, strict=True):
         flat = gradient.flatten()
         scale = float(flat.abs().max()) if flat.numel() else 0.0
-        directions = torch.eye(flat.numel(), dtype=torch.float64).view(-1, *leaf.shape)
         wanted = flat.tolist()
         numerical = [
-            slope(values, weights, leaf, direction, expected, 0.1 * limit * scale)
-            for direction, expected in zip(directions, wanted, strict=True)
+            slope(values, weights, leaf, along(leaf, place), expected, 0.1 * limit * scale)
+            for place, expected in enumerate(wanted)
         ]
         found.append(compare(name, wanted, numerical, limit))
     return GradientCheck(tuple(found))
+
+
+def along(leaf: Tensor, place: int) -> Tensor:
+    """The direction in which one entry of a tensor grows."""
+    direction = torch.zeros_like(leaf, requires_grad=False).flatten()
+    direction[place] = 1
+    return direction.view_as(leaf)
 
 
 def slope(
@@ -125,6 +131,8 @@ def slope(
             leaf.data.copy_(base + sign * step * direction)
             sides.append([value.clone() for value in values()])  # one may be the leaf itself, which moves on
         leaf.data.copy_(base)
+        if any([value.shape for value in side] != [weight.shape for weight in weights] for side in sides):
+            return nan  # a decision changed within the step
         return sum(float((w * (up - down)).sum()) for w, up, down in zip(weights, *sides, strict=True)) / (2 * step)
 
     attempts: tuple[Callable[[], float], ...] = (

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data.data import BaseData
 
-from grapheme_nn.check.numerical import DEAD, RANDOM, compare, flat_outputs, same_bits, slope
+from grapheme_nn.check.numerical import DEAD, RANDOM, along, compare, flat_outputs, same_bits, slope
 from grapheme_nn.data import Pair
 from grapheme_nn.examples import Examples
 from grapheme_nn.inputs import Inputs
@@ -128,10 +128,10 @@ def _report(
     largest_at = int(flat.abs().argmax())
     others = [place for place in torch.randperm(flat.numel(), generator=generator).tolist() if place != largest_at]
     places = [largest_at, *others[:entries]]
-    directions = [torch.zeros_like(flat).index_fill_(0, torch.tensor([place]), 1) for place in places]
+    directions = [along(flat, place) for place in places]
     directions.append(torch.randint(0, 2, flat.shape, generator=generator).to(flat) * 2 - 1)
     wanted = [float(flat @ direction) for direction in directions]
-    weights = [torch.ones((), dtype=torch.float64)] * len(value())
+    weights = [torch.ones_like(output) for output in value()]
     found = [
         slope(value, weights, parameter, direction.view_as(parameter), expected, 0.1 * limit * own)
         for direction, expected in zip(directions, wanted, strict=True)

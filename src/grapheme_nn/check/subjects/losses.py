@@ -1,5 +1,6 @@
 """The room of subjects that tell how far a prediction is from its target."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,8 +32,11 @@ def _sinkhorn(*, masked: bool = False, void: bool = False, temperature: float = 
     return Case(fn, inputs)
 
 
-def _structural(term: str, edges: tuple[list[list[int]], list[list[int]]], *names: str) -> Case:
-    """A term of the loss between two graphs, and between two smaller ones, in the inputs named."""
+def _structural(term: str, edges: tuple[list[list[int]], list[list[int]]], *names: str, hard: bool = False) -> Case:
+    """A term of the loss between two graphs, and between two smaller ones, in the inputs named.
+
+    The types of predicted nodes are probabilities or, where they are `hard`, known.
+    """
     small = torch.tensor([[0], [1]])
     predicted_edges, target_edges = (torch.tensor(side) for side in edges)
     n, m, e = int(predicted_edges.max()) + 1, int(target_edges.max()) + 1, predicted_edges.size(1)
@@ -45,7 +49,7 @@ def _structural(term: str, edges: tuple[list[list[int]], list[list[int]]], *name
     target = Batch.from_data_list(
         [
             Data(
-                label=torch.randint(0, LABELS, (size,)),
+                **{"x" if hard else "label": torch.randint(0, LABELS, (size,))},
                 activation=torch.randn(size, CHANNELS).double(),
                 edge_index=own,
                 num_nodes=size,
@@ -56,6 +60,9 @@ def _structural(term: str, edges: tuple[list[list[int]], list[list[int]]], *name
     loss = StructuralLoss(temperature=0.3, context=0.1)
     both = torch.cat([predicted_edges, small + n], dim=1)
     fixed = {name: value.detach() for name, value in inputs.items() if name not in names}
+
+    if hard:
+        fixed["x"] = fixed.pop("label_log_prob").argmax(1)
 
     def fn(**given: Tensor) -> Tensor:
         parts = fixed | given
@@ -69,10 +76,19 @@ def _structural(term: str, edges: tuple[list[list[int]], list[list[int]]], *name
 def _terms() -> tuple[Subject, ...]:
     every = ("activation", "label_log_prob", "edge_weight", "existence")
     by_edges = ("edge_weight", "existence")  # how dense a graph is does not depend on what its nodes are
-    return tuple(
-        Subject("StructuralLoss", f"{term}, {kind}", lambda t=term, e=edges, n=names: _structural(t, e, *n))  # type: ignore[misc]
-        for kind, edges in (("chains", CHAIN_PAIR), ("graphs", DAG_PAIR))
-        for term, names in (("node", every), ("edge", every), ("clique", by_edges), ("total", every))
+    known = ("activation", "edge_weight", "existence")
+    kinds = (("chains", CHAIN_PAIR), ("graphs", DAG_PAIR))
+    terms = (("node", every), ("edge", every), ("clique", by_edges), ("total", every))
+    return (
+        *(
+            Subject("StructuralLoss", f"{term}, {kind}", partial(_structural, term, edges, *names))
+            for kind, edges in kinds
+            for term, names in terms
+        ),
+        *(
+            Subject("StructuralLoss", f"total, {kind}, hard", partial(_structural, "total", edges, *known, hard=True))
+            for kind, edges in kinds
+        ),
     )
 
 
