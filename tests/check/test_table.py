@@ -100,13 +100,13 @@ def test_without_a_file_the_plot_is_on_the_terminal(grapheme, quick):
 
 def test_a_place_that_cannot_be_written_is_told_before_any_work(grapheme, monkeypatch, tmp_path):
     monkeypatch.setattr(threshold, "run", lambda: pytest.fail("work was done"))
-    (tmp_path / "x.png").mkdir()
-    monkeypatch.setattr("os.access", lambda path, mode: False)
-    for file, says in ((tmp_path / "x.png", "this is a folder"), (tmp_path / "y.png", "this cannot be written")):
+    (tmp_path / "folder.png").mkdir()
+    places = ((tmp_path / "folder.png", "Is a directory"), (tmp_path / "no" / "y.png", "No such file or directory"))
+    for file, reason in places:
         result = grapheme("check", "threshold", "--plot", file)
         assert result.exit_code == 2
         assert result.stdout == ""
-        assert result.stderr.strip() == f"--plot {file}: {says}"
+        assert result.stderr == f"--plot {file} cannot be written: {reason}\n"
 
 
 def test_json_is_one_object_on_stdout(grapheme, quick):

@@ -14,7 +14,7 @@ What = StrEnum("What", ["gradients", "descent", "determinism", "threshold", "all
 
 
 def check(
-    what: Annotated[What, typer.Argument(help="What to prove.", show_default=False)],
+    what: Annotated[What, typer.Argument(metavar="WHAT", help="What to prove.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with every row.")] = False,
     plot: Annotated[
         Path | None,
@@ -65,7 +65,10 @@ def _check_plot(plot: Path, what: What) -> None:
         )
     if plot.suffix not in (".png", ".txt"):
         raise WrongUse(f"--plot {plot}: the name must end in .png or .txt, which says how to draw")
-    if plot.is_dir() or not plot.absolute().parent.is_dir():
-        raise WrongUse(f"--plot {plot}: {'this is a folder' if plot.is_dir() else 'there is no such folder'}")
-    if not os.access(plot if plot.exists() else plot.absolute().parent, os.W_OK):
-        raise WrongUse(f"--plot {plot}: this cannot be written")
+    exists = plot.exists()
+    try:
+        plot.open("ab").close()
+    except OSError as error:
+        raise WrongUse(f"--plot {plot} cannot be written: {error.strerror}") from None
+    if not exists:
+        plot.unlink()
