@@ -314,3 +314,11 @@ def test_an_ensemble_chooses_by_mean_log_probability():
         assert output == max(judged, key=judged.get)
         assert score == pytest.approx(torch.tensor(judged[output]).exp().item(), rel=1e-3)
     assert (outputs[-1], scores[-1]) == ("", 1.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_network_that_has_diverged_has_no_loss_of_zero(loss):
+    model = net(loss=loss)
+    torch.nn.init.constant_(model.label.weight, torch.nan)
+    value = model.loss(model(texts_to_inputs(["ab"], None, "codepoint")), targets("a"))
+    assert value.isnan().all()

@@ -26,7 +26,12 @@ def test_the_readme_trains_a_model(capsys, elsewhere):
 def test_the_readme_changes_a_graph(capsys):
     exec(compile(EXAMPLES[1], "README.md", "exec"), {})
     assert "tensor([1, 2])" in capsys.readouterr().out
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
+
+
+def test_the_readme_checks_gradients(capsys):
+    exec(compile(EXAMPLES[2], "README.md", "exec"), {})
+    assert "label.weight" in capsys.readouterr().out
 
 
 def test_the_history_example_runs(capsys):

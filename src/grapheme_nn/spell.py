@@ -96,8 +96,8 @@ def target_value(loss: str, prediction: Prediction, targets: Targets, target_lab
     same = prediction.unit[:, :, None] == targets.unit[:, None, :]
     label = torch.where(same, torch.logaddexp(label, log_prob[:, :, COPY : COPY + 1].expand_as(label)), label)
     value = _value(loss, prediction, targets, label)
-    # Where a slot had to spell what it cannot, minus what it cost: inf, and no gradient.
-    return torch.where(value < -_NEVER / 2, value, torch.inf)
+    # Where a slot had to spell what it cannot, minus what it cost: inf, and no gradient. What is nan stays nan.
+    return torch.where(value >= -_NEVER / 2, torch.inf, value)
 
 
 def _value(loss: str, prediction: Prediction, targets: Targets, label: Tensor) -> Tensor:

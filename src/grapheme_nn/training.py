@@ -87,7 +87,7 @@ class Training:
             inputs, targets = self.examples.batch(rows, unseen=self.config.unseen, random=random)
             device = self.accelerator.device
             value = self.network.loss(self.model(inputs.to(device)), targets.to(device))
-            possible = value < torch.inf
+            possible = value != torch.inf  # nan is no such case: it must be seen
             self.accelerator.backward(torch.where(possible, value, 0).sum() / (len(rows) * len(batches)))
             total += float(torch.where(possible, value, 0).sum().detach())
             counted += int(possible.sum())

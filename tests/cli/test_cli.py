@@ -10,7 +10,7 @@ import pytest
 from grapheme_nn import __version__
 from grapheme_nn.data import generate, read_pairs
 
-COMMANDS = ("train", "predict", "evaluate", "generate", "info")
+COMMANDS = ("train", "predict", "evaluate", "generate", "info", "check")
 
 
 def test_version_is_printed(grapheme):
@@ -73,6 +73,18 @@ def test_the_command_alone_shows_what_there_is(grapheme):
         (["generate", "roman", "-o", "x.tsv", "--count", "9", "--level", "2"], "only arithmetic has levels"),
         (["generate", "arithmetic", "-o", "x.tsv", "--level", "8"], "arithmetic has levels 1 to 7"),
         (["generate", "dates", "-o", "x.csv"], "must end in .tsv or .jsonl"),
+        (["check"], "Missing argument"),
+        (
+            ["check", "everything"],
+            "'everything' is not one of 'gradients', 'descent', 'determinism', 'threshold', 'all'",
+        ),
+        (["check", "descent", "--plot", "x.png"], "check descent has none"),
+        (["check", "threshold", "--plot", "x.jpg"], "must end in .png or .txt"),
+        (
+            ["check", "all", "--plot", "no/such/x.png"],
+            "--plot no/such/x.png cannot be written: No such file or directory",
+        ),
+        (["check", "all", "--seed", "3"], "No such option: --seed"),
     ],
 )
 def test_wrong_words_are_met_by_one_sentence(grapheme, refused, words, says):

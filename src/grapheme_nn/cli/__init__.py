@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from grapheme_nn.cli.check import check
 from grapheme_nn.cli.evaluate import evaluate
 from grapheme_nn.cli.generate import generate
 from grapheme_nn.cli.info import info
@@ -36,5 +37,5 @@ def grapheme(
         typer.echo(context.get_help())
 
 
-for command in (train, predict, evaluate, generate, info):
+for command in (train, predict, evaluate, generate, info, check):
     app.command()(command)

@@ -198,10 +198,10 @@ def _by_logarithm(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor, 
             reached.append(nn.functional.pad(inflow, (1, 0), value=_NEVER))
         last = torch.stack(reached).gather(0, length[None, :, None].expand(1, batch, vertices))[0]
         total = (last + edge[:, :, 0]).logsumexp(1)
-        spelled = total > _NEVER / 2
-        total = torch.where(spelled, total, 0)  # what no walk spells has no gradient
+        impossible = total <= _NEVER / 2  # what is nan is not that, and stays nan
+        total = torch.where(impossible, 0, total)  # what no walk spells has no gradient
         plan, edges = torch.autograd.grad(total.sum(), (label, edge), allow_unused=True, materialize_grads=True)
-    return torch.where(spelled, -total.detach(), torch.inf), plan, edges
+    return torch.where(impossible, torch.inf, -total.detach()), plan, edges
 
 
 def _ahead(labels: Tensor, edge: Tensor, slot_mask: Tensor | None) -> tuple[Tensor, Tensor]:

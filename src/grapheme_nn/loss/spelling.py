@@ -28,7 +28,7 @@ class Spelling:
     @property
     def mean(self) -> Tensor:
         """The mean value over the items that can be spelled; 0 where none can."""
-        possible = self.value < torch.inf
+        possible = self.value != torch.inf  # nan is no such case: it must be seen
         return torch.where(possible, self.value, 0).sum() / possible.sum().clamp(min=1)
 
 

@@ -9,6 +9,9 @@ class Attention(nn.Module):
 
     Queries, keys and values have half as many channels as the nodes. x [B, n, d] are the nodes, `seen` [B, k, d] what
     they may look at and `mask` bool [B, k] whether it is there.
+
+    Keys and values have no bias. One of the keys would add the same to all scores of a query, which softmax takes away,
+    so its gradient is 0; one of the values would pass through the weights, which sum to 1, into the bias of `tell`.
     """
 
     def __init__(self, channels: int, heads: int) -> None:
@@ -18,7 +21,7 @@ class Attention(nn.Module):
             raise ValueError(f"half of {channels} channels cannot be shared by {heads} heads: choose a divisor")
         self.heads = heads
         self.ask = nn.Linear(channels, inner)
-        self.offer = nn.Linear(channels, 2 * inner)
+        self.offer = nn.Linear(channels, 2 * inner, bias=False)
         self.tell = nn.Linear(inner, channels)
 
     def forward(self, x: Tensor, seen: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,0 +1,40 @@
+"""The room of the small networks that checks are made with: the library's own, with everything in them."""
+
+import torch
+
+from grapheme_nn.data import Pair
+from grapheme_nn.examples import features_in, labels_in
+from grapheme_nn.model import GraphTransformNet, ModelConfig
+from grapheme_nn.settings import LossName
+
+PAIRS = (Pair("abc", "ab"), Pair("xyz", "xy"), Pair("123", "12"))
+FEATURED = (Pair("abca", "aab", ("V", "PST")), Pair("xé", "éxx", ("N",)), Pair("bbc", "bc", ()))
+
+
+def small_net(
+    pairs: tuple[Pair, ...], *, seed: int = 0, loss: LossName = "transport", **shape: int
+) -> GraphTransformNet:
+    """A network for these pairs, with features where they have any, and a level of merged nodes. No dropout."""
+    sizes = {"width": 8, "hidden": 4, "heads": 2, "layers": 1, "buckets": 4, "hashes": 2, "parts": 2, "reach": 3}
+    labels, features = labels_in(pairs, "codepoint"), features_in(pairs)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        config = ModelConfig(labels, features, loss=loss, merge=True, dropout=0.0, **(sizes | shape))  # type: ignore[arg-type]
+        return GraphTransformNet(config)
+
+
+def exact_net(loss: LossName) -> GraphTransformNet:
+    """A network whose every gradient is one of differences: its merging is soft, so that the threshold's is exact too.
+
+    A soft cluster reaches one node back instead of two: then the merged graph of a text is a DAG, whatever the
+    similarities. The temperature lets every pair of neighbours merge a little.
+    """
+    net = small_net(FEATURED, loss=loss).double().train()
+    assert net.coarse is not None
+    merge = net.coarse.merge
+    merge.estimator, merge.reach, merge.temperature = "soft", 1, 0.5
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(1)
+        for parameter in net.parameters():  # off the round numbers that some of them begin with
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return net

@@ -1,0 +1,80 @@
+"""The room of subjects that networks are made of."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grapheme_nn.check.subjects.subject import Case, Subject, doubles, of_module
+from grapheme_nn.loss.edges import edge_log_softmax, edge_score
+from grapheme_nn.nn import Aggregate, HashEmbedding
+from grapheme_nn.nn.aggregation import How
+from grapheme_nn.nn.attention import Attention
+from grapheme_nn.nn.layer import Layer
+from grapheme_nn.nn.message import Messages
+from grapheme_nn.nn.recurrence import Recurrence
+from grapheme_nn.nn.structure import Structure
+
+MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])
+CHAINS = Structure(MASK)
+DAGS = Structure(MASK, torch.tensor([[0, 0, 1, 2, 4], [1, 2, 3, 3, 5]]))  # a diamond, and a chain of two
+INDEX = torch.tensor([2, 0, 2, 0, 2, 2])  # the node of each message; none reaches node 1
+BREAK = 1e-3  # by so much the first of equals is larger: more than any step
+
+
+def _aggregate(how: How) -> Case:
+    module = Aggregate(how)
+    return Case(lambda message: module(message, INDEX, dim_size=3), {"message": doubles(6, 3)})
+
+
+def _tied(how: How) -> Case:
+    """Equal messages: the first wins and has all the gradient, as if the earlier were larger by a hair."""
+    module = Aggregate(how)
+    one = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    hair = BREAK * torch.arange(6, 0, -1, dtype=torch.float64)[:, None] * (one.abs() if how == "max" else one)
+    return Case(
+        lambda message: module(message, INDEX, dim_size=3),
+        {"message": one.repeat(6, 1).requires_grad_()},
+        lambda message: module(message + hair, INDEX, dim_size=3),
+    )
+
+
+def _attention() -> Case:
+    return of_module(Attention(8, 2), MASK, x=doubles(2, 3, 8), seen=doubles(2, 4, 8))
+
+
+def _embedding() -> Case:
+    return of_module(HashEmbedding(4, buckets=3, hashes=2), torch.tensor([[97, 98, 10**6], [1, 2, 97]]))
+
+
+def _on(module: Any, structure: Structure, *more: Any) -> Case:
+    return of_module(module, structure, *more, x=doubles(2, 4, 8))
+
+
+def _edges() -> Case:
+    def fn(query: Tensor, key: Tensor, end: Tensor) -> Tensor:
+        return edge_log_softmax(edge_score(query, key, end, 2), MASK).exp()
+
+    return Case(fn, {"query": doubles(2, 5, 3), "key": doubles(2, 4, 3), "end": doubles(2, 5)})
+
+
+LAYERS = (
+    Subject("aggregate", "sum", lambda: _aggregate("sum")),
+    Subject("aggregate", "mean", lambda: _aggregate("mean")),
+    Subject("aggregate", "max", lambda: _aggregate("max")),
+    Subject("aggregate", "max_norm", lambda: _aggregate("max_norm")),
+    Subject("aggregate", "max, of equals", lambda: _tied("max")),
+    Subject("aggregate", "max_norm, of equals", lambda: _tied("max_norm")),
+    Subject("layers", "HashEmbedding", _embedding),
+    Subject("layers", "Attention", _attention),
+    Subject("layers", "Messages, chains", lambda: _on(Messages(8), CHAINS)),
+    Subject("layers", "Messages, graphs", lambda: _on(Messages(8), DAGS)),
+    Subject("layers", "Recurrence, chains", lambda: _on(Recurrence(8, 3), CHAINS)),
+    Subject("layers", "Recurrence, graphs", lambda: _on(Recurrence(8, 3), DAGS)),
+    Subject("layers", "Layer, with features", lambda: _on(Layer(8, 2, 3, 0.0), CHAINS, _features())),
+    Subject("layers", "edges between slots", _edges),
+)
+
+
+def _features() -> tuple[Tensor, Tensor]:
+    return torch.randn(2, 2, 8, dtype=torch.float64), torch.tensor([[True, True], [True, False]])

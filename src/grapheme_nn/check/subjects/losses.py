@@ -1,0 +1,144 @@
+"""The room of subjects that tell how far a prediction is from its target."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from grapheme_nn.check.subjects.subject import Case, Subject, doubles
+from grapheme_nn.loss import PathLoss, StructuralLoss, TransportLoss, edge_log_softmax, sinkhorn
+from grapheme_nn.loss.ctc import ctc_value
+
+SOURCES = torch.tensor([[True, True, True], [True, True, False]])
+TARGETS = torch.tensor([[True, True, True, True], [True, True, False, False]])
+LABELS, CHANNELS = 4, 2
+CHAIN_PAIR = ([[0, 1], [1, 2]], [[0, 1, 2], [1, 2, 3]])  # edges of a predicted graph, and of its target
+DAG_PAIR = ([[0, 0, 1, 2], [1, 2, 3, 3]], [[0, 1, 0, 3], [1, 2, 3, 2]])
+
+
+def _sinkhorn(*, masked: bool = False, void: bool = False, temperature: float = 0.5) -> Case:
+    masks = (SOURCES, TARGETS) if masked else (None, None)
+    cost = torch.rand(2, 3, 4, dtype=torch.float64)
+    cost[0, 0, 0], cost[1, 1, 1] = 2.0, 0.0  # at a temperature of 0.02 they range over 100 of it: logarithms
+    inputs = {"cost": cost.requires_grad_()}
+    if void:
+        inputs |= {"deletion": doubles(2, 3), "insertion": doubles(2, 4)}
+
+    def fn(cost: Tensor, **voids: Tensor) -> Tensor:
+        return sinkhorn(cost, *masks, temperature=temperature, void=tuple(voids.values()) if void else None)  # type: ignore[arg-type]
+
+    return Case(fn, inputs)
+
+
+def _structural(term: str, edges: tuple[list[list[int]], list[list[int]]], *names: str, hard: bool = False) -> Case:
+    """A term of the loss between two graphs, and between two smaller ones, in the inputs named.
+
+    The types of predicted nodes are probabilities or, where they are `hard`, known.
+    """
+    small = torch.tensor([[0], [1]])
+    predicted_edges, target_edges = (torch.tensor(side) for side in edges)
+    n, m, e = int(predicted_edges.max()) + 1, int(target_edges.max()) + 1, predicted_edges.size(1)
+    inputs: dict[str, Tensor] = {
+        "activation": doubles(n + 2, CHANNELS),
+        "label_log_prob": torch.randn(n + 2, LABELS, dtype=torch.float64).log_softmax(1).requires_grad_(),
+        "edge_weight": (torch.rand(e + 1, dtype=torch.float64) + 0.3).requires_grad_(),
+        "existence": (0.5 + 0.4 * torch.rand(n + 2, dtype=torch.float64)).requires_grad_(),
+    }
+    target = Batch.from_data_list(
+        [
+            Data(
+                **{"x" if hard else "label": torch.randint(0, LABELS, (size,))},
+                activation=torch.randn(size, CHANNELS).double(),
+                edge_index=own,
+                num_nodes=size,
+            )
+            for size, own in ((m, target_edges), (2, small))
+        ]
+    )
+    loss = StructuralLoss(temperature=0.3, context=0.1)
+    both = torch.cat([predicted_edges, small + n], dim=1)
+    fixed = {name: value.detach() for name, value in inputs.items() if name not in names}
+
+    if hard:
+        fixed["x"] = fixed.pop("label_log_prob").argmax(1)
+
+    def fn(**given: Tensor) -> Tensor:
+        parts = fixed | given
+        predicted = Batch(edge_index=both, ptr=torch.tensor([0, n, n + 2]), **parts)
+        value: Tensor = getattr(loss(predicted, target), term)
+        return value
+
+    return Case(fn, {name: inputs[name] for name in names})
+
+
+def _terms() -> tuple[Subject, ...]:
+    every = ("activation", "label_log_prob", "edge_weight", "existence")
+    by_edges = ("edge_weight", "existence")  # how dense a graph is does not depend on what its nodes are
+    known = ("activation", "edge_weight", "existence")
+    kinds = (("chains", CHAIN_PAIR), ("graphs", DAG_PAIR))
+    terms = (("node", every), ("edge", every), ("clique", by_edges), ("total", every))
+    return (
+        *(
+            Subject("StructuralLoss", f"{term}, {kind}", partial(_structural, term, edges, *names))
+            for kind, edges in kinds
+            for term, names in terms
+        ),
+        *(
+            Subject("StructuralLoss", f"total, {kind}, hard", partial(_structural, "total", edges, *known, hard=True))
+            for kind, edges in kinds
+        ),
+    )
+
+
+def _transport(loss: TransportLoss) -> Case:
+    target = torch.tensor([[1, 3, 3, 2], [2, 1, 0, 0]])
+    slots = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+
+    def fn(label_log_prob: Tensor) -> Tensor:
+        value: Tensor = loss(label_log_prob, target, slot_mask=slots, target_mask=TARGETS).value
+        return value
+
+    return Case(fn, {"label_log_prob": _log_softmax(2, 6, LABELS)})
+
+
+def _path() -> Case:
+    target = torch.tensor([[1, 3, 3, 2], [2, 1, 0, 0]])
+    slots = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+    edges = torch.randn(2, 7, 4, dtype=torch.float64).requires_grad_()
+
+    def fn(label_log_prob: Tensor, edge_score: Tensor) -> Tensor:
+        edges = edge_log_softmax(edge_score, slots)
+        value: Tensor = PathLoss()(
+            label_log_prob, target, slot_mask=slots, target_mask=TARGETS, edge_log_prob=edges
+        ).value
+        return value
+
+    return Case(fn, {"label_log_prob": _log_softmax(2, 6, LABELS), "edge_score": edges})
+
+
+def _ctc() -> Case:
+    same = torch.tensor([[0, 1, 1], [0, 1, 1]])
+    sizes: Any = torch.tensor([6, 5]), torch.tensor([3, 2])
+    inputs = {"label": _log_softmax(2, 6, 3), "void": _log_softmax(2, 6)}
+    # Targets 1 and 2 have the same label, so that their log-probabilities are one number.
+    return Case(lambda label, void: ctc_value(label[:, :, [0, 1, 1]], void, same, *sizes), inputs)
+
+
+def _log_softmax(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64).log_softmax(-1).requires_grad_()
+
+
+LOSSES = (
+    Subject("sinkhorn", "plain", _sinkhorn),
+    Subject("sinkhorn", "with void", lambda: _sinkhorn(void=True)),
+    Subject("sinkhorn", "masked", lambda: _sinkhorn(masked=True)),
+    Subject("sinkhorn", "masked, with void", lambda: _sinkhorn(masked=True, void=True)),
+    Subject("sinkhorn", "logarithms", lambda: _sinkhorn(temperature=0.02)),
+    *_terms(),
+    Subject("TransportLoss", "exact", lambda: _transport(TransportLoss())),
+    Subject("TransportLoss", "soft", lambda: _transport(TransportLoss(order="soft"))),
+    Subject("PathLoss", "", _path),
+    Subject("ctc", "", _ctc),
+)

@@ -1,0 +1,74 @@
+"""The room of `grapheme check`: proof that gradients flow, as a table and an exit code."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from grapheme_nn.cli.sentences import UNUSABLE, WrongUse, say
+
+What = StrEnum("What", ["gradients", "descent", "determinism", "threshold", "all"])
+
+
+def check(
+    what: Annotated[What, typer.Argument(metavar="WHAT", help="What to prove.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with every row.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the threshold's course is drawn; .png or .txt.", readable=False),
+    ] = None,
+) -> None:
+    """Prove that gradients are right, the loss falls, the same seed gives the same bits, and the threshold learns.
+
+    The exit code is 1 if anything is wrong, and each row that failed is named.
+
+    Example: grapheme check all
+    """
+    if plot is not None:
+        _check_plot(plot, what)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in `train`; read when torch is loaded
+    begun = perf_counter()
+    from grapheme_nn.check.plot import save, text_plot
+    from grapheme_nn.check.run import CHECKS, run
+    from grapheme_nn.check.table import failures, render, to_json
+
+    rows = []
+    for name in CHECKS if what == What.all else (str(what),):
+        outcome = run(name)
+        rows += outcome.rows
+        if outcome.curves and plot is not None:
+            save(outcome.curves, plot)
+        if as_json:
+            continue
+        typer.echo(render(outcome.rows, grouped=what == What.all))
+        if outcome.curves and what != What.all and plot is None:
+            typer.echo(text_plot(outcome.curves))
+    seconds = perf_counter() - begun
+    wrong = sum(not row.passed for row in rows)
+    if as_json:
+        typer.echo(to_json(rows, seconds))
+    else:
+        typer.echo(f"{len(rows)} rows, {f'{wrong} FAILED' if wrong else 'all ok'}, {seconds:.0f} s")
+    if wrong:
+        say(failures(rows))
+        raise typer.Exit(UNUSABLE)
+
+
+def _check_plot(plot: Path, what: What) -> None:
+    """Before a minute of work: can the plot be drawn, and written there?"""
+    if what not in (What.threshold, What.all):
+        raise WrongUse(
+            f"--plot draws the threshold's course, and check {what} has none: leave it out, or check threshold"
+        )
+    if plot.suffix not in (".png", ".txt"):
+        raise WrongUse(f"--plot {plot}: the name must end in .png or .txt, which says how to draw")
+    exists = plot.exists()
+    try:
+        plot.open("ab").close()
+    except OSError as error:
+        raise WrongUse(f"--plot {plot} cannot be written: {error.strerror}") from None
+    if not exists:
+        plot.unlink()

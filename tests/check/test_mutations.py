@@ -1,0 +1,154 @@
+"""The check can fail: each way to be wrong turns the command red, and is named. The mutations live here alone."""
+
+import pytest
+import torch
+
+from grapheme_nn import GraphTransformNet, assignment
+from grapheme_nn.check import estimators, gradients
+from grapheme_nn.check.subjects import SUBJECTS
+from grapheme_nn.loss import structural
+from grapheme_nn.morph import Merge, merge
+from grapheme_nn.nn import aggregation
+
+
+@pytest.fixture
+def red(grapheme, monkeypatch):
+    """Runs `grapheme check gradients` on some subjects, asserts that it is red and names this, and says what failed.
+
+    Without a mutation all rows are green: `checked` sees to that, in test_rows.py.
+    """
+
+    def run(parts, *culprits, nets=(), promises=()):
+        chosen = [subject for subject in SUBJECTS if any(part in f"{subject.group} {subject.name}" for part in parts)]
+        monkeypatch.setattr(gradients, "SUBJECTS", chosen)
+        monkeypatch.setattr(gradients, "NETS", nets)
+        monkeypatch.setattr(gradients, "ENTRIES", 0)
+        monkeypatch.setattr(estimators, "PROMISES", promises)
+        result = grapheme("check", "gradients")
+        assert result.exit_code == 1, result.output
+        for culprit in culprits:
+            assert f"FAIL gradients: {culprit}" in result.stderr
+        return [line.split(": ", 1)[1] for line in result.stderr.splitlines()]
+
+    return run
+
+
+def first_members(clusters):
+    """Whether each node is the first of its cluster, [n, 1]."""
+    first = torch.zeros(clusters.numel(), 1)
+    first[[clusters.tolist().index(cluster) for cluster in set(clusters.tolist())]] = 1
+    return first
+
+
+def test_a_merge_that_sends_its_gradient_to_the_first_member_only(red, monkeypatch):
+    reducing, straight = assignment._WeightedSum.backward, merge._StraightThrough.backward
+
+    def reduce_backward(ctx, *gradients):
+        for_x, *rest = reducing(ctx, *gradients)
+        if ctx.reduces and ctx.assignment.is_hard and for_x is not None:
+            for_x = for_x * first_members(ctx.assignment.clusters())
+        return for_x, *rest
+
+    def straight_backward(ctx, gradient):
+        for_x, *rest = straight(ctx, gradient)
+        return for_x * first_members(ctx.assignment.clusters()), *rest
+
+    monkeypatch.setattr(assignment._WeightedSum, "backward", staticmethod(reduce_backward))
+    monkeypatch.setattr(merge._StraightThrough, "backward", staticmethod(straight_backward))
+    failed = red(
+        ["Merge", "Assignment"],
+        "Assignment reduce, hard: x",
+        "Merge eval: x",
+        "Merge straight_through, chain: x",
+        "Merge gumbel, graph: x",
+    )
+    assert not any("theta" in name or "soft" in name for name in failed)
+
+
+@pytest.mark.parametrize("among", ["all", "equals"])
+def test_a_maximum_that_splits_its_gradient(red, monkeypatch, among):
+    right = aggregation.aggregate
+
+    def split(message, index, num_nodes, how="sum"):
+        if how != "max":
+            return right(message, index, num_nodes, how)
+        if among == "all":
+            mean = right(message, index, num_nodes, "mean")
+            return right(message, index, num_nodes, how).detach() + mean - mean.detach()
+        nothing = message.new_zeros(num_nodes, message.size(1))  # torch's own splits among equals
+        return nothing.scatter_reduce(0, index[:, None].expand_as(message), message, "amax", include_self=False)
+
+    monkeypatch.setattr(aggregation, "aggregate", split)
+    failed = red(["aggregate"], "aggregate max, of equals: message")
+    assert [name.split(":")[0] for name in failed] == (["aggregate max"] if among == "all" else []) + [
+        "aggregate max, of equals"
+    ]
+
+
+def test_a_plan_that_is_detached_in_the_structural_loss(red, monkeypatch):
+    landing = structural.landing
+    monkeypatch.setattr(structural, "landing", lambda plan, x, y: landing(plan.detach(), x, y))
+    failed = red(
+        ["StructuralLoss node, chains", "StructuralLoss edge", "StructuralLoss total, chains"],
+        "StructuralLoss edge, chains: activation",
+        "StructuralLoss edge, graphs: label_log_prob",
+        "StructuralLoss total, chains: activation",
+    )
+    assert not any("node" in name for name in failed)
+
+
+def test_a_threshold_whose_gradient_is_negated(red, monkeypatch):
+    negated = property(lambda self: 2 * self.theta.detach().sigmoid() - self.theta.sigmoid())
+    monkeypatch.setattr(Merge, "threshold", negated)
+    failed = red(
+        ["Merge"],
+        "Merge soft, chain: theta",
+        "Merge straight_through, graph: theta",
+        "Merge gumbel, chain: theta",
+        "Merge reinforce, one sample: theta",
+        "Merge ratio: theta",
+    )
+    assert all("theta" in name for name in failed)
+
+
+def test_estimators_whose_threshold_goes_the_wrong_way(red, monkeypatch):
+    right = estimators._estimate
+
+    def negated(problem, estimator):
+        found = right(problem, estimator)
+        return torch.cat([-found[:1], found[1:]])
+
+    monkeypatch.setattr(estimators, "_estimate", negated)
+    promises = estimators.PROMISES
+    failed = red([], *(f"truth, {each.estimator}, {each.kind}: " for each in promises), promises=promises)
+    assert len(failed) == len(promises)
+
+
+def test_dropout_that_is_left_on(red, monkeypatch):
+    dropout = torch.nn.functional.dropout
+    monkeypatch.setattr(torch.nn.functional, "dropout", lambda x, *rest: dropout(x, 0.2, True))
+    failed = red(
+        ["Layer, with features"], "layers Layer, with features: x", "net, transport label.weight", nets=("transport",)
+    )
+    assert any("is dropout left on" in name for name in failed)
+    assert any("The first module that differs is dropout (Dropout)" in name for name in failed)
+
+
+def test_a_parameter_that_is_not_used(red, monkeypatch):
+    init = GraphTransformNet.__init__
+
+    def with_spare(self, config):
+        init(self, config)
+        self.spare = torch.nn.Parameter(torch.ones(3))
+
+    monkeypatch.setattr(GraphTransformNet, "__init__", with_spare)
+    failed = red([], "net, path spare: its gradient is zero everywhere: it cannot learn", nets=("path",))
+    assert len(failed) == 1
+
+
+def test_an_operator_that_breaks_is_a_row_that_failed(red, monkeypatch):
+    def broken(self, edge_index, batch):
+        raise RuntimeError("no pairs today")
+
+    monkeypatch.setattr(Merge, "pairs", broken)
+    red(["Merge"], "Merge eval: it could not be checked: RuntimeError: no pairs today")

@@ -1,0 +1,151 @@
+"""What `grapheme check all` finds in the library as it is: everything right, and what it promises to look at looked at."""
+
+import re
+from pathlib import Path
+
+from grapheme_nn.check import descent, determinism, threshold
+from grapheme_nn.check.run import CHECKS
+from grapheme_nn.check.subjects import SUBJECTS
+from grapheme_nn.check.table import WIDTH, render
+from grapheme_nn.nn import HOWS
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def of(rows, check, group=""):
+    return [row for row in rows if row.check == check and row.group.startswith(group)]
+
+
+def test_everything_is_right(checked):
+    assert all(row.passed and not row.note for row in checked)
+    assert list(dict.fromkeys(row.check for row in checked)) == list(CHECKS)
+
+
+def test_operators_and_losses_are_right_to_a_millionth_and_networks_to_a_ten_thousandth(checked):
+    measured = [row for row in of(checked, "gradients") if "worst error" in row.figures]
+    limits = {row.full_name: 1e-4 if row.group.startswith("net") else 1e-6 for row in measured}
+    assert [name for row in measured if row.figures["worst error"] > limits[name := row.full_name] / 10] == []
+    assert all(row.figures["compared"] > row.figures["zero"] for row in measured if not row.group.startswith("net"))
+
+
+def test_every_subject_and_every_parameter_has_its_rows(checked):
+    names = [row.full_name for row in checked]
+    assert all(any(name.startswith(f"{s.group} {s.name}".strip()) for name in names) for s in SUBJECTS)
+    assert all(f"aggregate {how}: message" in names for how in HOWS)
+    for loss in ("transport", "path", "ctc"):
+        assert {"embedding.table", "feature_embedding.table", "coarse.merge.theta", "split.children_of.weight"} <= {
+            row.name for row in of(checked, "gradients", f"net, {loss}")
+        }
+    assert "net, path leave.weight" in names
+
+
+def test_the_loss_falls_at_every_step_for_20_seeds_of_20_and_then_the_texts_come_out(checked):
+    rows = of(checked, "descent", "abc->ab")
+    assert len(rows) == 20
+    assert all(row.figures["rises"] == 0 and row.figures["right after"] < 100 for row in rows)
+    assert all(row.figures["after 20"] < row.figures["first loss"] for row in rows)
+
+
+def test_a_step_too_large_is_a_rise(monkeypatch):
+    monkeypatch.setattr(descent, "RATE", 1.0)
+    monkeypatch.setattr(descent, "MOST_EPOCHS", 21)
+    row = descent.falling(0)
+    assert not row.passed
+    assert "the loss did not fall at" in row.note
+
+
+def test_texts_that_do_not_come_out_are_told(monkeypatch):
+    monkeypatch.setattr(descent, "RATE", 1e-4)
+    monkeypatch.setattr(descent, "MOST_EPOCHS", 21)
+    row = descent.falling(0)
+    assert not row.passed
+    assert row.figures["rises"] == 0
+    assert "after 21 epochs" in row.note
+    assert "of 3 texts are wrong" in row.note
+
+
+def test_over_150_epochs_qa_and_arithmetic_converge(checked):
+    for group in ("qa", "arithmetic, level 1"):
+        (row,) = of(checked, "descent", group)
+        assert row.figures["last tenth"] < row.figures["first loss"] / 2
+
+
+def test_learning_nothing_does_not_converge(monkeypatch):
+    monkeypatch.setattr(descent, "LONG_RATE", 0.0)
+    monkeypatch.setattr(descent, "LONG", 10)
+    row = descent.converging("three", descent.PAIRS)
+    assert not row.passed
+    assert "0 of 3 texts are right" in row.note
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(checked):
+    rows = of(checked, "determinism")
+    assert [row.group for row in rows] == ["forward pass", "morphs", "loss", "gradient", "10 training steps"]
+    assert {row.figures["other process"] for row in rows} == {"same bits"}
+
+
+def test_chance_without_a_seed_is_found(monkeypatch):
+    right, times = determinism.digests, []
+
+    def unseeded(seed):
+        times.append(seed)
+        return right(seed) | {"morphs": str(len(times))}
+
+    monkeypatch.setattr(determinism, "digests", unseeded)
+    monkeypatch.setattr(determinism, "_child", lambda seed, threads: None)
+    monkeypatch.setattr(determinism, "_answer", lambda child: [right(0), right(0)])
+    failed = [row for row in determinism.rows() if not row.passed]
+    assert [row.group for row in failed] == ["morphs"]
+    assert failed[0].figures["again"] == "WRONG"
+
+
+def test_a_seed_without_influence_is_found(monkeypatch):
+    right = determinism.digests(0)
+    monkeypatch.setattr(determinism, "digests", lambda seed: right)
+    monkeypatch.setattr(determinism, "_child", lambda seed, threads: None)
+    monkeypatch.setattr(determinism, "_answer", lambda child: [right, right])
+    assert all("other seed" in row.note for row in determinism.rows())
+
+
+def test_the_threshold_moves_and_settles(checked):
+    row = of(checked, "threshold", "threshold")[0]
+    assert row.figures["range"] >= 0.005
+    assert row.figures["last tenth"] <= 0.07 * row.figures["range"]
+
+
+def test_a_threshold_that_stays_or_does_not_settle_or_a_loss_that_stays_is_told():
+    still, drift = [0.8] * 100, [0.8 + 0.001 * at for at in range(100)]
+
+    def notes(**changes):
+        settled = [min(value, 0.85) for value in drift]
+        course = {"threshold": settled, "merges": [1] * 100, "loss": [1 - 0.009 * at for at in range(100)], "right": 12}
+        return [row.note for row in threshold.rows(threshold.Trajectory(**(course | changes))) if not row.passed]
+
+    assert notes() == []
+    assert "at least 0.005 is wanted" in notes(threshold=still)[0]
+    assert "in the last tenth" in notes(threshold=drift)[0]
+    assert "to be below half" in notes(loss=still)[0]
+    assert "11 of 12 texts are right" in notes(right=11)[0]
+    assert notes(merges=[0] * 100) == ["nothing was ever merged"]
+
+
+def shown(rows):
+    """What `check all` prints of each, but for the last line."""
+    return [line for check in CHECKS for line in render(of(rows, check), grouped=True).splitlines()]
+
+
+def test_all_is_one_screen_of_100_columns(checked):
+    lines = shown(checked)
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= WIDTH
+    assert not any("..." in line for line in lines)
+    assert all(len(line) <= WIDTH for check in CHECKS for line in render(of(checked, check)).splitlines())
+
+
+def test_the_readme_shows_what_comes_out(checked):
+    """The names, the verdicts and the words; figures may differ in their last digits from machine to machine."""
+    block = re.search(r"    \$ grapheme check all\n((?:    .*\n)+)", README.read_text(encoding="utf-8"))[1]
+    readme = [line[4:] for line in block.splitlines()]
+    assert [line[:42] for line in readme[:-1]] == [line[:42] for line in shown(checked)]
+    assert max(map(len, readme)) <= WIDTH
+    assert re.fullmatch(rf"{len(checked)} rows, all ok, \d+ s", readme[-1])
