@@ -53,7 +53,8 @@ class Merge(nn.Module):
       tree, with g_i the p of the pair between node i and its parent. Node i is then in the cluster headed by its
       ancestor j with probability M[i, j] = (1 - g_j) (product of g from i up to below j), for j at most `reach` steps
       up, and S[i, j] = (1 - g_j) M[i, j] / (sum of column j of M): the probability of being a head, times a mean.
-      Every node heads a cluster, so the number of nodes stays, and what is no head fades to zero.
+      Every node heads a cluster, so the number of nodes stays, and what is no head fades to zero. Its edges are a mean
+      over outcomes, and where those disagree there may be a cycle of faint ones: every single outcome is a DAG.
     - `straight_through`: hard and without chance as in `eval()`, with the gradient of `soft`, whose column j counts for
       the cluster that j is in: so a cluster feels the members it might win or lose, and the heads it might fall into.
     - `gumbel`: sampled decisions, with that gradient at the relaxed sample (binary concrete).
