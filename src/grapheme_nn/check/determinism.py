@@ -1,7 +1,7 @@
 """The room of `check determinism`: the same seed and the same input give the same bits.
 
-**Where torch promises it.** On one machine, with one release and one number of threads, torch promises the same bits
-from run to run if deterministic algorithms are asked for, as they are here: columns `again` and `other process`.
+**Where torch promises it.** On one machine's CPU, with one release and one number of threads, torch promises the same
+bits from run to run if deterministic algorithms are asked for, as they are here: columns `again` and `other process`.
 Between numbers of threads it promises nothing for a sum that threads share, and the gradient of a LayerNorm's weights
 is shared out however small it is. So with 2 threads the forward pass, the morphs and the loss, in whose small tensors
 no sum is shared, must be `as with 1`, to the bit; the gradient and what is trained by it must be the `same again`.
@@ -56,7 +56,7 @@ def digests(seed: int) -> dict[str, str]:
 def digest(tensors: Sequence[Tensor]) -> str:
     total = blake2b(digest_size=8)
     for tensor in tensors:
-        total.update(tensor.detach().double().contiguous().numpy().tobytes())
+        total.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
     return total.hexdigest()
 
 

@@ -23,13 +23,14 @@ def check(
 ) -> None:
     """Prove that gradients are right, the loss falls, the same seed gives the same bits, and the threshold learns.
 
-    The exit code is 1 if anything is wrong, and each row that failed is named.
+    All of it on the CPU. The exit code is 1 if anything is wrong, and each row that failed is named.
 
     Example: grapheme check all
     """
     if plot is not None:
         _check_plot(plot, what)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in `train`; read when torch is loaded
+    os.environ["ACCELERATE_USE_CPU"] = "true"  # training steps too: differences are taken, and bits compared, on a CPU
     begun = perf_counter()
     from grapheme_nn.check.plot import save, text_plot
     from grapheme_nn.check.run import CHECKS, run
