@@ -238,6 +238,17 @@ def test_ten_thousand_random_pairs_are_never_at_a_negative_distance_and_symmetri
             torch.testing.assert_close(forth.plan.mT, back.plan, rtol=1e-2, atol=1e-4)
 
 
+@pytest.mark.parametrize("far", [0, 2**24, 2**62])
+def test_types_are_told_apart_however_large_their_numbers_are(far: int) -> None:
+    x, y = graph("abc", [(0, 1), (1, 2)]), graph("abd", [(0, 1), (1, 2)])
+    near = StructuralLoss()(x, y).total
+    x.x, y.x = x.x + far, y.x + far
+    torch.testing.assert_close(StructuralLoss()(x, y).total, near)
+    assert float(near) > 0.5
+    with pytest.raises(ValueError, match="x of the target graph must be integers"):
+        StructuralLoss()(x, Data(x=y.x.double(), edge_index=y.edge_index))
+
+
 def test_soft_graphs_are_never_at_a_negative_distance() -> None:
     for seed in range(20):
         rng = random.Random(seed)
