@@ -6,7 +6,7 @@ import torch
 from grapheme_nn import GraphTransformNet, assignment
 from grapheme_nn.check import estimators, gradients
 from grapheme_nn.check.subjects import SUBJECTS
-from grapheme_nn.loss import structural
+from grapheme_nn.loss import landing
 from grapheme_nn.morph import Merge, merge
 from grapheme_nn.nn import aggregation
 
@@ -86,8 +86,8 @@ def test_a_maximum_that_splits_its_gradient(red, monkeypatch, among):
 
 
 def test_a_plan_that_is_detached_in_the_structural_loss(red, monkeypatch):
-    landing = structural.landing
-    monkeypatch.setattr(structural, "landing", lambda plan, x, y: landing(plan.detach(), x, y))
+    right = landing.landing
+    monkeypatch.setattr(landing, "landing", lambda plan, x, y: right(plan.detach(), x, y))
     failed = red(
         ["StructuralLoss node, chains", "StructuralLoss edge", "StructuralLoss total, chains"],
         "StructuralLoss edge, chains: activation",

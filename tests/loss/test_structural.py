@@ -15,8 +15,8 @@ from torch_geometric.data import Batch, Data
 
 from grapheme_nn import text_to_graph, texts_to_batch
 from grapheme_nn.loss import StructuralLoss
+from grapheme_nn.loss.landing import landing
 from grapheme_nn.loss.padded import pad_pair
-from grapheme_nn.loss.structural import landing
 
 Edges = list[tuple[int, int]]
 SETTINGS: dict[str, Callable[[], StructuralLoss]] = {

@@ -173,15 +173,15 @@ class _Meet(torch.autograd.Function):
     def backward(ctx: Any, grad_row: Tensor, grad_column: Tensor) -> tuple[Tensor | None, ...]:
         matrix, source, target, first, last_row, last_column, *states = ctx.saved_tensors
         form: Form = ctx.form(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
-        runs = (len(states) + 1) // 4
-        rows, columns, best_rows, best_columns = (states[runs * part : runs * (part + 1)] for part in range(4))
+        rounds = (len(states) + 1) // 4
+        rows, columns, best_rows, best_columns = (states[rounds * part : rounds * (part + 1)] for part in range(4))
         row, column = (grad[:, None].to(matrix.dtype) / 2 for grad in (grad_row, grad_column))
         by_last = row + form.pull_columns(last_row, last_column, column)
         by_row, by_best = form.pull_beyond(rows[-1][:, :1], best_rows[-1][:, :1], by_last)
         by_row = torch.cat([by_row, torch.zeros_like(by_row)], 1)
         by_column = form.pull_rows(columns[-1], best_rows[-1], torch.cat([by_best, row], 1))
         by_column[:, 1:] += column
-        for step in range(runs - 2, -1, -1):
+        for step in range(rounds - 2, -1, -1):
             old, by_best = form.pull_beyond(columns[step], best_columns[step], by_column)
             by_row = by_row + form.pull_columns(rows[step + 1], best_columns[step], by_best)
             by_row, by_best = form.pull_beyond(rows[step], best_rows[step], by_row)

@@ -1,14 +1,15 @@
 """The room of the structural loss: how far one graph is from another, with a gradient to learn from."""
 
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch_geometric.data import Data
 
-from grapheme_nn.loss.padded import Edges, Padded, pad_pair
+from grapheme_nn.loss.kin import agreement, context, kin_term
+from grapheme_nn.loss.landing import edge_term
+from grapheme_nn.loss.padded import Padded, pad_pair
 from grapheme_nn.loss.potentials import Costs, balance, meet, plan, survey
 from grapheme_nn.loss.sinkhorn import check_options, with_void
 
@@ -119,17 +120,15 @@ class StructuralLoss(torch.nn.Module):
             return self._distance(x, y)
 
     def _distance(self, x: Padded, y: Padded) -> StructuralDistance:
-        pairs = (x, x), (y, y), (x, y)
-        same = [_agreement(one, other) for one, other in pairs]
+        same = [agreement(x, x), agreement(y, y), agreement(x, y)]
         x_side, y_side = self._side(x, same[0]), self._side(y, same[1])
         sides = (x_side, x_side), (y_side, y_side), (x_side, y_side)
-        costs = survey(*(self._cost(*both, agreement) for both, agreement in zip(sides, same, strict=True)))
+        costs = survey(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
         node, plans = _transport(costs, x.existence, y.existence, self.iterations)
         node = node * self.temperature
         if x.activation is not None and self.activation_weight:
-            kernels = [_kinship(*both, agreement) for both, agreement in zip(pairs, same, strict=True)]
-            node = node + self.activation_weight * _kin_term(x, y, kernels)
-        edge = _edge_term(plans, x.edges, y.edges)
+            node = node + self.activation_weight * kin_term(x, y, same)
+        edge = edge_term(plans, x.edges, y.edges)
         clique = _clique_term(x_side, y_side)
         total = self.node * node + self.edge * edge + self.clique * clique
         return StructuralDistance(total, total.sum() / max(total.size(0), 1), node, edge, clique, plans[2][:, :-1, :-1])
@@ -141,7 +140,7 @@ class StructuralLoss(torch.nn.Module):
             f"degree={self.degree_weight}, context={self.context_weight}, void={self.void}"
         )
 
-    def _side(self, graph: Padded, agreement: Tensor) -> "_Side":
+    def _side(self, graph: Padded, same: Tensor) -> "_Side":
         there = graph.existence[:, :, None]
         outward, inward = graph.edges.successors(there), graph.edges.predecessors(there)
         alone = (outward + inward) * (self.degree_weight / 2)
@@ -149,7 +148,7 @@ class StructuralLoss(torch.nn.Module):
         by_channel = self.activation_weight / max(activation.size(2), 1)
         alone = alone + activation.square().sum(2, keepdim=True) * (by_channel / 2)
         if self.context_weight:
-            around = _context(graph, graph, agreement).diagonal(dim1=1, dim2=2)
+            around = context(graph, graph, same).diagonal(dim1=1, dim2=2)
             alone = alone + around[:, :, None] * (self.context_weight / 2)
         # The void is one more row: alone it costs nothing, and it shares nothing.
         activation, alone, node = (
@@ -161,15 +160,15 @@ class StructuralLoss(torch.nn.Module):
         outward, inward = (torch.nn.functional.pad(part[:, :, 0], (0, 1)) for part in (outward, inward))
         return _Side(graph, outward, inward, left, right)
 
-    def _cost(self, one: "_Side", other: "_Side", agreement: Tensor) -> Tensor:
+    def _cost(self, one: "_Side", other: "_Side", same: Tensor) -> Tensor:
         """The cost between the nodes of two graphs and the void, in units of the temperature: [B, n + 1, m + 1]."""
         # |p - q| = p + q - 2 min(p, q). In place from here on: new memory costs more than the arithmetic.
         shared = torch.minimum(one.outward[:, :, None], other.outward[:, None, :])
         shared.add_(torch.minimum(one.inward[:, :, None], other.inward[:, None, :])).mul_(self.degree_weight)
         nodes = shared[:, :-1, :-1]
-        nodes.add_(agreement, alpha=self._by_type(one.graph))
+        nodes.add_(same, alpha=self._by_type(one.graph))
         if self.context_weight:
-            nodes.add_(_context(one.graph, other.graph, agreement), alpha=self.context_weight)
+            nodes.add_(context(one.graph, other.graph, same), alpha=self.context_weight)
         per_temperature = 1 / self.temperature
         return shared.baddbmm_(one.left, other.right.mT, beta=-per_temperature, alpha=per_temperature)
 
@@ -189,80 +188,6 @@ class _Side(NamedTuple):
     inward: Tensor  # [B, n + 1]: in-degree
     left: Tensor
     right: Tensor
-
-
-def _agreement(x: Padded, y: Padded) -> Tensor:
-    """The probability that two nodes have the same type, [B, n, m]."""
-    if x.probability is not None and y.probability is not None:
-        return torch.bmm(x.probability, y.probability.mT)
-    assert y.identity is not None  # a predicted graph alone may be soft, and comes first
-    if x.probability is not None:
-        return x.probability.gather(2, y.identity[:, None, :].expand(-1, x.probability.size(1), -1))
-    assert x.identity is not None
-    same = x.existence.new_empty(*x.existence.shape, y.existence.size(1))
-    # Into floats at once: on a CPU three times as fast as into bools first.
-    return torch.eq(x.identity[:, :, None], y.identity[:, None, :], out=same)
-
-
-def _context(x: Padded, y: Padded, agreement: Tensor) -> Tensor:
-    """The inner products of the sums of types around the nodes, mean over after and before: [B, n, m]."""
-    if x.edges.chain is not None and y.edges.chain is not None:
-        result = torch.zeros_like(agreement)
-        for here, beside in ((slice(None, -1), slice(1, None)), (slice(1, None), slice(None, -1))):
-            row, column = x.edges.chain * x.existence[:, beside], y.edges.chain * y.existence[:, beside]
-            around = agreement[:, beside, beside] * column[:, None, :]
-            result[:, here, here].addcmul_(around, row[:, :, None], value=0.5)
-        return result
-    there = x.existence[:, :, None] * agreement * y.existence[:, None, :]
-    after = y.edges.successors(x.edges.successors(there).mT).mT
-    before = y.edges.predecessors(x.edges.predecessors(there).mT).mT
-    return (after + before) / 2
-
-
-def _kinship(x: Padded, y: Padded, agreement: Tensor) -> Tensor:
-    """How much two nodes are kin, by what they are and what is around them: [B, n, m]."""
-    return torch.addcmul(agreement, agreement, _context(x, y, agreement), value=8)
-
-
-def _kin_term(x: Padded, y: Padded, kernels: list[Tensor]) -> Tensor:
-    """R of the documentation, per unit of its weight: [B]."""
-    h, k = _weighted(x, kernels[0]), _weighted(y, kernels[1])
-    distance: Tensor = _Distance.apply(h, k, *kernels)  # type: ignore[no-untyped-call]
-    return distance / max(h.size(2), 1)
-
-
-def _weighted(graph: Padded, kin: Tensor) -> Tensor:
-    """w_i h_i, [B, n, d]."""
-    assert graph.activation is not None
-    around = torch.bmm(graph.existence[:, None, :], kin)[:, 0]
-    return graph.activation * (graph.existence * (1 + around).rsqrt())[:, :, None]
-
-
-class _Distance(torch.autograd.Function):
-    """<h, X h> - 2 <h, Z k> + <k, Y k> for symmetric X [B, n, n] and Y [B, m, m], and Z [B, n, m]: [B].
-
-    h [B, n, d] and k [B, m, d]. Autograd would form the products with X, Y and Z once more.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, k: Tensor, x_x: Tensor, y_y: Tensor, x_y: Tensor) -> Tensor:
-        # Differences first, node by node: see `_transport`.
-        at_x = torch.baddbmm(torch.bmm(x_x, h), x_y, k, alpha=-1)
-        at_y = torch.baddbmm(torch.bmm(y_y, k), x_y.mT, h, alpha=-1)
-        ctx.save_for_backward(h, k, at_x, at_y)
-        return (h * at_x).sum((1, 2)) + (k * at_y).sum((1, 2))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        h, k, at_x, at_y = ctx.saved_tensors
-        grad = grad[:, None, None]
-        pairs = ((h, h, 1), (k, k, 1), (h, k, -2))
-        outer = [
-            torch.bmm(one * (grad * times), other.mT) if needed else None
-            for (one, other, times), needed in zip(pairs, ctx.needs_input_grad[2:], strict=True)
-        ]
-        return 2 * grad * at_x, 2 * grad * at_y, *outer
 
 
 def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tuple[Tensor, list[Tensor]]:
@@ -287,56 +212,6 @@ def _void_to_void(source: Tensor, target: Tensor, row: Tensor, column: Tensor) -
     """The corner of the plan, whose cost is 0, in double precision: [B]."""
     a, b, u, v = (part[:, -1] for part in (source, target, row, column))
     return a * b * (u + v).clamp(max=80.0).exp()  # a bound where a and b are 0, so that nothing meets infinity
-
-
-def _edge_term(plans: list[Tensor], x: Edges, y: Edges) -> Tensor:
-    x_x, y_y, x_y = plans
-    (x_on_x, _), (y_on_y, _) = landing(x_x, x, x), landing(y_y, y, y)
-    x_on_y, y_on_x = landing(x_y, x, y)
-    return x.total((x_on_x - x_on_y).square()) + y.total((y_on_y - y_on_x).square())
-
-
-def landing(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
-    """How surely each edge of x lands on edges of y, and each edge of y on edges of x.
-
-        o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']
-
-    Shapes: plan [B, n + 1, m + 1], the void last; returns as `Edges.inner` does. O(n m) for two chains, else
-    O(e_x m + e_y n).
-    """
-    if x.chain is not None and y.chain is not None:
-        landed: tuple[Tensor, Tensor] = _Steps.apply(plan, x.chain, y.chain)  # type: ignore[no-untyped-call]
-        return landed
-    plan = plan[:, :-1, :-1]
-    back = plan.mT
-    return x.inner(plan, y.successors(back).mT), y.inner(back, x.successors(plan).mT)
-
-
-class _Steps(torch.autograd.Function):
-    """`landing` on two chains, whose edges lead from a node to the next: sums over P[i, k] P[i + 1, k + 1].
-
-    As slices it would be as exact; but the adjoint of each slice fills and adds a plan of its own.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, plan: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(plan, x, y)
-        both = plan[:, :-2, :-2] * plan[:, 1:-1, 1:-1]
-        return torch.bmm(y[:, None, :], both.mT)[:, 0], torch.bmm(x[:, None, :], both)[:, 0]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, on_y: Tensor, on_x: Tensor) -> tuple[Tensor | None, ...]:
-        plan, x, y = ctx.saved_tensors
-        grad = torch.bmm(torch.stack([on_y, x], 2), torch.stack([y, on_x], 1))
-        result = torch.zeros_like(plan)
-        torch.mul(grad, plan[:, 1:-1, 1:-1], out=result[:, :-2, :-2])
-        result[:, 1:-1, 1:-1].addcmul_(grad, plan[:, :-2, :-2])
-        by_x = by_y = None
-        if any(ctx.needs_input_grad[1:]):
-            both = plan[:, :-2, :-2] * plan[:, 1:-1, 1:-1]
-            by_x, by_y = torch.bmm(on_x[:, None, :], both.mT)[:, 0], torch.bmm(on_y[:, None, :], both)[:, 0]
-        return result, by_x, by_y
 
 
 def _clique_term(x: _Side, y: _Side) -> Tensor:
