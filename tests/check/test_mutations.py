@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from grapheme_nn import GraphTransformNet, assignment
-from grapheme_nn.check import estimators, gradients
+from grapheme_nn import GraphTransformNet, assignment, training
+from grapheme_nn.check import descent, estimators, gradients
 from grapheme_nn.check.subjects import SUBJECTS
+from grapheme_nn.check.table import Row
 from grapheme_nn.loss import landing
 from grapheme_nn.morph import Merge, merge
 from grapheme_nn.nn import aggregation
@@ -128,10 +129,78 @@ def test_dropout_that_is_left_on(red, monkeypatch):
     dropout = torch.nn.functional.dropout
     monkeypatch.setattr(torch.nn.functional, "dropout", lambda x, *rest: dropout(x, 0.2, True))
     failed = red(
-        ["Layer, with features"], "layers Layer, with features: x", "net, transport label.weight", nets=("transport",)
+        ["Layer, with features"],
+        "layers Layer, with features: x",
+        "net, transport dropout (Dropout)",
+        nets=("transport",),
     )
     assert any("is dropout left on" in name for name in failed)
-    assert any("The first module that differs is dropout (Dropout)" in name for name in failed)
+
+
+def test_dropout_that_does_not_ask_whether_it_is_in_training(red, monkeypatch):
+    encode = GraphTransformNet.encode
+
+    def dropping(self, inputs):
+        return torch.nn.functional.dropout(encode(self, inputs), self.config.dropout, True)
+
+    monkeypatch.setattr(GraphTransformNet, "encode", dropping)
+    failed = red([], "net, path on the way to norm (LayerNorm)", nets=("path",))
+    assert len(failed) == 1
+
+
+def test_a_network_that_does_not_leave_training_to_predict(grapheme, monkeypatch):
+    monkeypatch.setattr(GraphTransformNet, "eval", lambda self: self)
+    result = grapheme("check", "determinism")
+    assert result.exit_code == 1
+    assert "FAIL determinism: texts: not as it should be: again" in result.stderr
+    assert "FAIL determinism: morphs" not in result.stderr
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_what_no_optimiser_moves(red, monkeypatch, frozen):
+    init = GraphTransformNet.__init__
+
+    def rigid(self, config):
+        init(self, config)
+        if frozen:
+            self.label.bias.requires_grad_(False)
+        else:
+            del self.label.bias
+            self.label.bias = torch.zeros(2 + len(config.labels), dtype=torch.float64)
+
+    monkeypatch.setattr(GraphTransformNet, "__init__", rigid)
+    failed = red([], "net, ctc label.bias: it is", nets=("ctc",))
+    assert len(failed) == 1
+
+
+def test_a_threshold_that_no_gradient_reaches(red, monkeypatch):
+    logits = Merge.logits
+    monkeypatch.setattr(
+        Merge, "logits", lambda self, similarity: logits(self, similarity.clone()).detach() + similarity * 0
+    )
+    red(
+        ["Merge"],
+        "Merge soft, chain: theta: its gradient is zero everywhere",
+        "truth, soft, readout",
+        promises=estimators.PROMISES[:1],
+    )
+
+
+def test_training_that_goes_uphill(grapheme, monkeypatch):
+    step = training.Training.step
+
+    def stepping(self, *arguments):
+        for parameter in self.network.parameters():
+            if not parameter._backward_hooks:
+                parameter.register_hook(torch.neg)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(training.Training, "step", stepping)
+    monkeypatch.setattr(descent, "SEEDS", 0)
+    monkeypatch.setattr(descent, "converging", lambda *arguments: Row("descent", "", "", True, {}))
+    result = grapheme("check", "descent")
+    assert result.exit_code == 1
+    assert "FAIL descent: training as shipped" in result.stderr
 
 
 def test_a_parameter_that_is_not_used(red, monkeypatch):

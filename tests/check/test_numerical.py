@@ -126,3 +126,29 @@ def test_nan_is_not_right():
     result = check_gradients(lambda x: (x - x).sqrt(), point(2))
     assert not result
     assert "wrong by nan" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("fn", "inputs", "sentence"),
+    [
+        (lambda x: x, torch.zeros(0, requires_grad=True), "input 0 is empty"),
+        (lambda x: None, torch.ones(2, requires_grad=True), "returned no floats"),
+        (lambda x: x.long(), torch.ones(2, requires_grad=True), "returned no floats"),
+        (lambda x: x / 0, torch.ones(2, requires_grad=True), "is not finite"),
+        (lambda x: x.real, torch.ones(2, dtype=torch.complex64, requires_grad=True), "input 0 is complex"),
+    ],
+)
+def test_what_cannot_be_compared_is_told_in_a_sentence(fn, inputs, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        check_gradients(fn, inputs)
+
+
+def test_inputs_that_are_no_tensors_are_refused():
+    with pytest.raises(TypeError, match="inputs must be a tensor, a sequence or a mapping of them, but is a float"):
+        check_gradients(lambda x: x, 2.0)
+
+
+def test_complex_outputs_count_with_both_parts():
+    x = torch.randn(3, requires_grad=True)
+    assert check_gradients(torch.fft.rfft, x)
+    assert not check_gradients(lambda x: torch.complex(x, x.square().detach() + 2 * x), x)

@@ -98,7 +98,8 @@ def test_a_part_of_a_parameter_that_has_no_influence_is_found():
 def test_dropout_left_on_is_named():
     report = gradient_report(layers(nn.Dropout(0.5)).train(), BATCH, squares)
     assert not report
-    assert "The first module that differs is 2 (Dropout)" in str(report)
+    assert [each.name for each in report.parameters] == ["2 (Dropout)"]
+    assert "is dropout left on" in str(report)
     assert gradient_report(layers(nn.Dropout(0.5)).eval(), BATCH, squares)
 
 
@@ -137,3 +138,36 @@ def test_a_hard_decision_has_no_gradient_of_differences():
     wrong = [each.name for each in report.parameters if not each.passed]
     assert "coarse.merge.theta" in wrong
     assert "label.weight" not in wrong  # what comes after the decision is exact
+
+
+def test_chance_between_two_modules_is_found_there():
+    report = gradient_report(layers(), BATCH, lambda model, batch: model(batch + torch.rand_like(batch)))
+    assert [each.name for each in report.parameters] == ["on the way to 0 (Linear)"]
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "loss", "sentence"),
+    [
+        (nn.Tanh(), BATCH, squares, "no parameter of this Tanh requires a gradient"),
+        (layers().requires_grad_(False), BATCH, squares, "no parameter of this Sequential requires a gradient"),
+        (layers(), BATCH, lambda model, batch: None, "the loss returned no floats"),
+        (layers(), BATCH, lambda model, batch: model(batch).detach(), "the loss depends on no parameter"),
+        (layers(), BATCH, lambda model, batch: model(batch) / 0, "the loss is not finite"),
+    ],
+)
+def test_what_cannot_be_reported_on_is_told_in_a_sentence(model, batch, loss, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        gradient_report(model, batch, loss)
+
+
+@pytest.mark.parametrize("batch", [[], None, 5, "abc", ("abc", "ab"), ["abc", "ab"], {"abc": "ab"}, [("abc",)]])
+def test_a_batch_that_is_no_list_of_pairs_is_refused(batch):
+    with pytest.raises(ValueError, match="must be a list of pairs"):
+        gradient_report(small_net(FEATURED), batch)
+
+
+def test_targets_that_cannot_be_spelled_are_told():
+    with pytest.raises(ValueError, match="can spell none of these targets"):
+        gradient_report(small_net(FEATURED), [("abc", "???")])
+    with pytest.raises(ValueError, match="entries must not be negative, but is -1"):
+        gradient_report(small_net(FEATURED), [("abc", "ab")], entries=-1)

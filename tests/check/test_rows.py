@@ -80,7 +80,7 @@ def test_learning_nothing_does_not_converge(monkeypatch):
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(checked):
     rows = of(checked, "determinism")
-    assert [row.group for row in rows] == ["forward pass", "morphs", "loss", "gradient", "10 training steps"]
+    assert [row.group for row in rows] == ["forward pass", "morphs", "loss", "texts", "gradient", "10 training steps"]
     assert {row.figures["other process"] for row in rows} == {"same bits"}
 
 

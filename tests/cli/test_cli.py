@@ -82,7 +82,7 @@ def test_the_command_alone_shows_what_there_is(grapheme):
         (["check", "threshold", "--plot", "x.jpg"], "must end in .png or .txt"),
         (
             ["check", "all", "--plot", "no/such/x.png"],
-            "--plot no/such/x.png cannot be written: No such file or directory",
+            "--plot no/such/x.png cannot be written: is there such a folder",
         ),
         (["check", "all", "--seed", "3"], "No such option: --seed"),
     ],

@@ -3,15 +3,16 @@
 **Where torch promises it.** On one machine's CPU, with one release and one number of threads, torch promises the same
 bits from run to run if deterministic algorithms are asked for, as they are here: columns `again` and `other process`.
 Between numbers of threads it promises nothing for a sum that threads share, and the gradient of a LayerNorm's weights
-is shared out however small it is. So with 2 threads the forward pass, the morphs and the loss, in whose small tensors
-no sum is shared, must be `as with 1`, to the bit; the gradient and what is trained by it must be the `same again`.
+is shared out however small it is. So with 2 threads the forward pass, the morphs, the loss and the texts, in whose
+small tensors no sum is shared, must be `as with 1`, to the bit; the gradient and what is trained by it must be the
+`same again`.
 """
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from random import Random
 
@@ -22,12 +23,13 @@ from grapheme_nn.check.nets import FEATURED, PAIRS, small_net
 from grapheme_nn.check.numerical import flat_outputs
 from grapheme_nn.check.parameters import batch_of, net_loss
 from grapheme_nn.check.table import Figure, Row
+from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.morph import LocalPool, Merge, Morph, Rewire, SoftPool, Split
-from grapheme_nn.settings import TrainConfig
+from grapheme_nn.settings import LOSSES, TrainConfig
 from grapheme_nn.training import Training
 
 SEED, OTHER_SEED, STEPS = 0, 1, 10
-PROMISED = ("forward pass", "morphs", "loss")  # the same bits whatever the number of threads
+PROMISED = ("forward pass", "morphs", "loss", "texts")  # the same bits whatever the number of threads
 _GRAPH = torch.tensor([[0, 0, 1, 2, 2, 3, 4, 6], [1, 2, 3, 3, 4, 5, 5, 7]])
 
 
@@ -36,16 +38,19 @@ def digests(seed: int) -> dict[str, str]:
     before = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[]):
         torch.use_deterministic_algorithms(True)
+        torch.seed()  # by chance, so that one can see what depends on it though it should not: dropout that is off
         try:
-            net = small_net(FEATURED, seed=seed)
-            batch = batch_of(net, FEATURED)
-            prediction = net(batch[0])
-            loss = net_loss(net, batch)
-            gradient = torch.autograd.grad(loss, list(net.parameters()))
+            nets = [small_net(FEATURED, seed=seed, loss=name, dropout=0.3).eval() for name in LOSSES]
+            batches = [batch_of(net, FEATURED) for net in nets]
+            losses = [net_loss(net, batch) for net, batch in zip(nets, batches, strict=True)]
+            weights = [weight for net in nets for weight in net.parameters() if weight.requires_grad]
+            total = torch.stack(losses).sum()
+            gradient = torch.autograd.grad(total, weights, allow_unused=True, materialize_grads=True)
             return {
-                "forward pass": digest([prediction.label_log_prob]),
+                "forward pass": digest(net(batch[0]).label_log_prob for net, batch in zip(nets, batches, strict=True)),
                 "morphs": digest(_morphs(seed)),
-                "loss": digest([loss]),
+                "loss": digest(losses),
+                "texts": digest(_scores(net) for net in nets),
                 "gradient": digest(gradient),
                 f"{STEPS} training steps": digest(_trained(seed)),
             }
@@ -53,7 +58,7 @@ def digests(seed: int) -> dict[str, str]:
             torch.use_deterministic_algorithms(before)
 
 
-def digest(tensors: Sequence[Tensor]) -> str:
+def digest(tensors: Iterable[Tensor]) -> str:
     total = blake2b(digest_size=8)
     for tensor in tensors:
         total.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
@@ -90,6 +95,14 @@ def _morphs(seed: int) -> list[Tensor]:
     modules = [*operators, SoftPool(4, 2), LocalPool(4), Split(4, 2), Rewire(4)]
     morphs: list[Morph] = [module(x, _GRAPH) for module in modules]
     return [tensor for morph in morphs for tensor in (*flat_outputs(morph), morph.edge_index)]
+
+
+def _scores(net: GraphTransformNet) -> Tensor:
+    """How sure a network is of what it makes of some texts, though it is still in training: its dropout is off here."""
+    torch.seed()
+    features = [pair.features for pair in FEATURED]
+    texts = [pair.input for pair in FEATURED]
+    return torch.tensor(net.train().transform(texts, features=features, return_scores=True)[1], dtype=torch.float64)
 
 
 def _trained(seed: int) -> list[Tensor]:

@@ -1,5 +1,6 @@
 """The room of the threshold's estimators: how far each points where the enumerated truth does."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -34,9 +35,9 @@ PROMISES = (
 )
 
 
-def check_estimators() -> list[Row]:
+def check_estimators() -> Iterator[Row]:
     """A row for each promise; the same problems for all."""
-    rows, truths = [], {}
+    truths = {}
     for promise in PROMISES:
         if promise.kind not in truths:
             truths[promise.kind] = [_truth(random_problem(seed, promise.kind)) for seed in range(PROBLEMS)]
@@ -46,8 +47,7 @@ def check_estimators() -> list[Row]:
             found = _estimate(problem, promise.estimator)
             cosines.append(float(torch.cosine_similarity(found, truth, dim=0)))
             right += bool(found[0] * truth[0] > 0)
-        rows.append(_row(promise, sum(cosines) / PROBLEMS, right))
-    return rows
+        yield _row(promise, sum(cosines) / PROBLEMS, right)
 
 
 def _row(promise: Promise, cosine: float, right: int) -> Row:
@@ -75,5 +75,5 @@ def _estimate(problem: Problem, estimator: Estimator) -> Tensor:
 
 def _gradient(value: Tensor, merge: Merge, x: Tensor) -> Tensor:
     """In theta first, then in x."""
-    theta, features = torch.autograd.grad(value, (merge.theta, x))
+    theta, features = torch.autograd.grad(value, (merge.theta, x), allow_unused=True, materialize_grads=True)
     return torch.cat([theta.reshape(1), features.flatten()])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import inf
 
 import torch
+from torch import Tensor, nn
 
 from grapheme_nn.check.estimators import check_estimators
 from grapheme_nn.check.nets import FEATURED, exact_net
@@ -34,8 +35,7 @@ def subject_rows(subject: Subject) -> Iterator[Row]:
         case = subject.make()
         result = check_gradients(case.fn, case.inputs, surrogate=case.surrogate)
     except Exception as error:  # whatever is wrong with one subject, the others are checked all the same
-        note = f"it could not be checked: {type(error).__name__}: {error}"
-        yield _row(subject.group, Compared(subject.name, inf, 0, 0, False, note))
+        yield _row(subject.group, Compared(subject.name, inf, 0, 0, False, _unchecked(error)))
         return
     for each in result.inputs:
         yield _row(subject.group, replace(each, name=f"{subject.name}: {each.name}".removeprefix(": ")))
@@ -43,9 +43,31 @@ def subject_rows(subject: Subject) -> Iterator[Row]:
 
 def net_rows(loss: LossName) -> Iterator[Row]:
     """A row for each parameter of a small network: text in, loss out, through merge and split."""
-    report = gradient_report(exact_net(loss), FEATURED, entries=ENTRIES)
+    net = exact_net(loss)
+    try:
+        report = gradient_report(net, FEATURED, entries=ENTRIES)
+    except Exception as error:
+        yield _row(f"net, {loss}", Compared("", inf, 0, 0, False, _unchecked(error)))
+        return
     for each in report.parameters:
         yield _row(f"net, {loss}", each)
+    for name, note in unable(net):
+        yield _row(f"net, {loss}", Compared(name, inf, 0, 0, False, note))
+
+
+def unable(net: nn.Module) -> Iterator[tuple[str, str]]:
+    """What is meant to learn, in a network of ours, but that no optimiser will move."""
+    for name, parameter in net.named_parameters():
+        if not parameter.requires_grad:
+            yield name, "it is frozen: it cannot learn"
+    for name, module in net.named_modules():
+        for attribute, value in vars(module).items():
+            if isinstance(value, Tensor) and value.is_floating_point():
+                yield f"{name}.{attribute}".lstrip("."), "it is neither a parameter nor a buffer: it cannot learn"
+
+
+def _unchecked(error: Exception) -> str:
+    return f"it could not be checked: {type(error).__name__}: {error}"
 
 
 def _row(group: str, each: Compared | ParameterReport) -> Row:

@@ -12,14 +12,14 @@ FEATURED = (Pair("abca", "aab", ("V", "PST")), Pair("xé", "éxx", ("N",)), Pair
 
 
 def small_net(
-    pairs: tuple[Pair, ...], *, seed: int = 0, loss: LossName = "transport", **shape: int
+    pairs: tuple[Pair, ...], *, seed: int = 0, loss: LossName = "transport", dropout: float = 0.0, **shape: int
 ) -> GraphTransformNet:
-    """A network for these pairs, with features where they have any, and a level of merged nodes. No dropout."""
+    """A network for these pairs, with features where they have any, and a level of merged nodes."""
     sizes = {"width": 8, "hidden": 4, "heads": 2, "layers": 1, "buckets": 4, "hashes": 2, "parts": 2, "reach": 3}
     labels, features = labels_in(pairs, "codepoint"), features_in(pairs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        config = ModelConfig(labels, features, loss=loss, merge=True, dropout=0.0, **(sizes | shape))  # type: ignore[arg-type]
+        config = ModelConfig(labels, features, loss=loss, merge=True, dropout=dropout, **(sizes | shape))  # type: ignore[arg-type]
         return GraphTransformNet(config)
 
 
@@ -27,11 +27,12 @@ def exact_net(loss: LossName) -> GraphTransformNet:
     """A network whose every gradient is one of differences: its merging is soft, so that the threshold's is exact too.
 
     A soft cluster reaches one node back instead of two: then the merged graph of a text is a DAG, whatever the
-    similarities. The temperature lets every pair of neighbours merge a little.
+    similarities. The temperature lets every pair of neighbours merge a little. There is dropout, and it is off, as all
+    is but for the merging: if it is left on, two passes differ.
     """
-    net = small_net(FEATURED, loss=loss).double().train()
+    net = small_net(FEATURED, loss=loss, dropout=0.3).double().eval()
     assert net.coarse is not None
-    merge = net.coarse.merge
+    merge = net.coarse.merge.train()
     merge.estimator, merge.reach, merge.temperature = "soft", 1, 0.5
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(1)

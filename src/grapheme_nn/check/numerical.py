@@ -73,9 +73,19 @@ def check_gradients(
     tensors = {name: value for name, value in named.items() if isinstance(value, Tensor) and value.requires_grad}
     if not tensors:
         raise ValueError("no input requires a gradient, so there is nothing to check: call requires_grad_() on one")
+    for name, value in tensors.items():
+        if value.is_complex():
+            raise ValueError(f"{name} is complex: give its real and its imaginary part as two inputs")
     fixed = {name: _exact(value) for name, value in named.items() if name not in tensors}
     leaves = {name: value.detach().double().clone().requires_grad_() for name, value in tensors.items()}
+    for name, leaf in leaves.items():
+        if not leaf.numel():
+            raise ValueError(f"{name} is empty, so that there is nothing to compare: give it some entries")
     outputs = flat_outputs(call(**fixed, **leaves))
+    if not any(output.numel() for output in outputs):
+        raise ValueError("the function returned no floats, so that it has no gradient: let it return what it computes")
+    if not all(bool(output.isfinite().all()) for output in outputs):
+        raise ValueError("the function's value is not finite at these inputs, so that it has no gradient there")
     with torch.no_grad():
         again = flat_outputs(call(**fixed, **leaves))
     if not same_bits(outputs, again):
@@ -167,6 +177,8 @@ def compare(
 def flat_outputs(result: Any) -> list[Tensor]:
     """The floating point tensors of a result, in a fixed order."""
     if isinstance(result, Tensor):
+        if result.is_complex():
+            return flat_outputs([result.real, result.imag])
         return [result.double()] if result.is_floating_point() else []
     if isinstance(result, Morph):
         return flat_outputs(
@@ -205,6 +217,8 @@ def _named(inputs: Tensor | Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]
         return dict(inputs)
     if isinstance(inputs, Tensor):
         inputs = [inputs]
+    if not isinstance(inputs, Sequence):
+        raise TypeError(f"inputs must be a tensor, a sequence or a mapping of them, but is a {type(inputs).__name__}")
     return {f"input {place}": value for place, value in enumerate(inputs)}
 
 

@@ -78,24 +78,37 @@ def gradient_report(
     Compared are the entry with the largest gradient, a random sample of `entries` others, and, with a random sign for
     each, all entries at once. A parameter fails if the error is above `limit`, or if its gradient is zero everywhere
     (it cannot learn), or zero but for rounding in some entries (they have no influence, as the bias of a key in
-    attention). All fail where two passes differ, as with dropout; the module that differs is named.
+    attention). Frozen parameters are left out. Where two passes differ, as with dropout, the one row says which module
+    does.
 
     Differences tell exact gradients from estimates: that of a hard decision (`straight_through`) is no derivative of
-    the value, and is found to differ.
+    the value, and is found to differ. Of a `Merge`, look at `estimator = "soft"`, or at `eval()`.
     """
+    if entries < 0:
+        raise ValueError(f"entries must not be negative, but is {entries}")
     model = deepcopy(model).double()
     loss, batch = _loss_and_batch(model, batch, loss)
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    if not named:
+        raise ValueError(
+            f"no parameter of this {type(model).__name__} requires a gradient: there is nothing to report on"
+        )
 
     def value() -> list[Tensor]:
         return flat_outputs(loss(model, batch))
 
     outputs = value()
+    if not outputs:
+        raise ValueError("the loss returned no floats: it must return a tensor of them")
     with torch.no_grad():
         again = value()
     if not same_bits(outputs, again):
-        note = f"{RANDOM} The first module that differs is {first_random(model, value)}."
-        return GradientReport(tuple(_failed(name, parameter, note) for name, parameter in named))
+        culprit = first_random(model, value)
+        return GradientReport((ParameterReport(culprit, torch.nan, 0.0, torch.inf, 0, 0, 0, False, RANDOM),))
+    if not all(bool(out.isfinite().all()) for out in outputs):
+        raise ValueError("the loss is not finite, so it has no gradient: look at the model's outputs and the batch")
+    if not any(out.requires_grad for out in outputs):
+        raise ValueError("the loss depends on no parameter: was it computed without gradients, or detached?")
     total = torch.stack([out.sum() for out in outputs]).sum()
     parameters = [parameter for _, parameter in named]
     gradients = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
@@ -148,11 +161,11 @@ def _report(
 
 
 def first_random(model: nn.Module, run: Callable[[], object]) -> str:
-    """The module inside which two passes first differ though they were given the same."""
-    passes: list[list[tuple[str, list[Tensor]]]] = []
+    """Where two passes first differ: inside a module that was given the same, or on the way to one."""
+    passes: list[list[tuple[str, list[Tensor], list[Tensor]]]] = []
 
     def remember(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        return lambda module, arguments, result: passes[-1].append((name, _tensors(result)))
+        return lambda module, given, result: passes[-1].append((name, _tensors(given), _tensors(result)))
 
     hooks = [module.register_forward_hook(remember(name)) for name, module in model.named_modules() if name]
     try:
@@ -162,22 +175,22 @@ def first_random(model: nn.Module, run: Callable[[], object]) -> str:
     finally:
         for hook in hooks:
             hook.remove()
-    for (name, one), (_, other) in zip(*passes, strict=False):
+    for (name, given, one), (_, given_again, other) in zip(*passes, strict=False):
+        if not same_bits(given, given_again):
+            return f"on the way to {name} ({type(model.get_submodule(name)).__name__})"
         if not same_bits(one, other):
             return f"{name} ({type(model.get_submodule(name)).__name__})"
     return "the loss"
 
 
 def _tensors(result: Any) -> list[Tensor]:
-    """What a module returned, as far as it is tensors."""
+    """What a module was given or returned, as far as it is tensors."""
+    if isinstance(result, tuple | list):
+        return [tensor for part in result for tensor in _tensors(part)]
     try:
         return flat_outputs(result)
     except TypeError:
         return []
-
-
-def _failed(name: str, parameter: Tensor, note: str) -> ParameterReport:
-    return ParameterReport(name, torch.nan, 0.0, torch.inf, 0, 0, parameter.numel(), False, note)
 
 
 def _loss_and_batch(model: nn.Module, batch: Any, loss: Loss | None) -> tuple[Loss, Any]:
@@ -185,9 +198,21 @@ def _loss_and_batch(model: nn.Module, batch: Any, loss: Loss | None) -> tuple[Lo
         return loss, _exact(batch)
     if not isinstance(model, GraphTransformNet):
         raise ValueError(f"a {type(model).__name__} has no loss of its own: give loss, a function of model and batch")
-    if len(batch) == 2 and isinstance(batch[0], Inputs) and isinstance(batch[1], Targets):
+    if isinstance(batch, tuple) and len(batch) == 2 and isinstance(batch[0], Inputs) and isinstance(batch[1], Targets):
         return net_loss, batch
-    return net_loss, batch_of(model, [Pair(*pair) for pair in batch])
+    if not isinstance(batch, list | tuple) or not batch or not all(_is_pair(pair) for pair in batch):
+        raise ValueError(
+            f"the batch must be a list of pairs, such as [('abc', 'ab'), ('xyz', 'xy')], but is {batch!r:.60}"
+        )
+    examples = batch_of(model, [Pair(*pair) for pair in batch])
+    with torch.no_grad():
+        if not bool((model.loss(model(examples[0]), examples[1]) != torch.inf).any()):
+            raise ValueError("the model can spell none of these targets, so that none has a loss: has it their labels?")
+    return net_loss, examples
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, tuple | list) and len(pair) in (2, 3) and all(isinstance(text, str) for text in pair[:2])
 
 
 def _exact(batch: Any) -> Any:

@@ -43,7 +43,7 @@ def text_plot(curves: Mapping[str, Sequence[float]], width: int = 80) -> str:
 
 def save(curves: Mapping[str, Sequence[float]], file: Path) -> None:
     """The plot as a file, by its ending."""
-    if file.suffix == ".png":
+    if file.suffix.lower() == ".png":
         file.write_bytes(png(curves))
     else:
         file.write_text(text_plot(curves) + "\n", encoding="utf-8")

@@ -21,15 +21,21 @@ class Outcome(NamedTuple):
 
 def run(check: str) -> Outcome:
     """One of `CHECKS`. What comes of it depends on nothing that ran before, and nothing after depends on it."""
+    rows: list[Row] = []
+    curves: Mapping[str, Sequence[float]] = {}
     try:
         with _alone():
             if check == "threshold":
                 course = threshold.run()
-                return Outcome(list(threshold.rows(course)), course.curves())
-            rooms = {"gradients": gradients, "descent": descent, "determinism": determinism}
-            return Outcome(list(rooms[check].rows()), {})
+                curves = course.curves()
+                rows += threshold.rows(course)
+            else:
+                rooms = {"gradients": gradients, "descent": descent, "determinism": determinism}
+                for row in rooms[check].rows():
+                    rows.append(row)  # one by one: what was found stays, whatever comes after
     except Exception as error:  # a check that breaks has failed, and the others are made all the same
-        return Outcome([Row(check, "the check itself", "", False, {}, f"{type(error).__name__}: {error}")], {})
+        rows.append(Row(check, "the check itself", "", False, {}, f"{type(error).__name__}: {error}"))
+    return Outcome(rows, curves)
 
 
 @contextmanager

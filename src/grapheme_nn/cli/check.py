@@ -14,11 +14,13 @@ What = StrEnum("What", ["gradients", "descent", "determinism", "threshold", "all
 
 
 def check(
-    what: Annotated[What, typer.Argument(metavar="WHAT", help="What to prove.", show_default=False)],
+    what: Annotated[
+        What, typer.Argument(metavar="WHAT", help="What to prove; all of it takes a minute.", show_default=False)
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with every row.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where the threshold's course is drawn; .png or .txt.", readable=False),
+        typer.Option(metavar="FILE", help="Draw the threshold's course into this .png or .txt.", readable=False),
     ] = None,
 ) -> None:
     """Prove that gradients are right, the loss falls, the same seed gives the same bits, and the threshold learns.
@@ -64,12 +66,7 @@ def _check_plot(plot: Path, what: What) -> None:
         raise WrongUse(
             f"--plot draws the threshold's course, and check {what} has none: leave it out, or check threshold"
         )
-    if plot.suffix not in (".png", ".txt"):
+    if plot.suffix.lower() not in (".png", ".txt"):
         raise WrongUse(f"--plot {plot}: the name must end in .png or .txt, which says how to draw")
-    exists = plot.exists()
-    try:
-        plot.open("ab").close()
-    except OSError as error:
-        raise WrongUse(f"--plot {plot} cannot be written: {error.strerror}") from None
-    if not exists:
-        plot.unlink()
+    if plot.is_dir() or not os.access(plot if plot.exists() else plot.resolve().parent, os.W_OK):
+        raise WrongUse(f"--plot {plot} cannot be written: is there such a folder, and may you write there?")

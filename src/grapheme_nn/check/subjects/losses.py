@@ -32,10 +32,18 @@ def _sinkhorn(*, masked: bool = False, void: bool = False, temperature: float = 
     return Case(fn, inputs)
 
 
-def _structural(term: str, edges: tuple[list[list[int]], list[list[int]]], *names: str, hard: bool = False) -> Case:
+def _structural(
+    term: str,
+    edges: tuple[list[list[int]], list[list[int]]],
+    *names: str,
+    hard: bool = False,
+    active: bool = True,
+    temperature: float = 0.3,
+) -> Case:
     """A term of the loss between two graphs, and between two smaller ones, in the inputs named.
 
-    The types of predicted nodes are probabilities or, where they are `hard`, known.
+    The types of predicted nodes are probabilities or, where they are `hard`, known; `target` is what the target's nodes
+    are activated by.
     """
     small = torch.tensor([[0], [1]])
     predicted_edges, target_edges = (torch.tensor(side) for side in edges)
@@ -45,29 +53,35 @@ def _structural(term: str, edges: tuple[list[list[int]], list[list[int]]], *name
         "label_log_prob": torch.randn(n + 2, LABELS, dtype=torch.float64).log_softmax(1).requires_grad_(),
         "edge_weight": (torch.rand(e + 1, dtype=torch.float64) + 0.3).requires_grad_(),
         "existence": (0.5 + 0.4 * torch.rand(n + 2, dtype=torch.float64)).requires_grad_(),
+        "target": doubles(m + 2, CHANNELS),
     }
     target = Batch.from_data_list(
         [
             Data(
                 **{"x" if hard else "label": torch.randint(0, LABELS, (size,))},
-                activation=torch.randn(size, CHANNELS).double(),
                 edge_index=own,
                 num_nodes=size,
             )
             for size, own in ((m, target_edges), (2, small))
         ]
     )
-    loss = StructuralLoss(temperature=0.3, context=0.1)
+    loss = StructuralLoss(temperature=temperature, context=0.1)
     both = torch.cat([predicted_edges, small + n], dim=1)
     fixed = {name: value.detach() for name, value in inputs.items() if name not in names}
 
     if hard:
         fixed["x"] = fixed.pop("label_log_prob").argmax(1)
 
+    if not active:
+        del fixed["activation"], fixed["target"]
+
     def fn(**given: Tensor) -> Tensor:
         parts = fixed | given
+        wanted = target.clone()
+        if active:
+            wanted.activation = parts.pop("target")
         predicted = Batch(edge_index=both, ptr=torch.tensor([0, n, n + 2]), **parts)
-        value: Tensor = getattr(loss(predicted, target), term)
+        value: Tensor = getattr(loss(predicted, wanted), term)
         return value
 
     return Case(fn, {name: inputs[name] for name in names})
@@ -76,7 +90,8 @@ def _structural(term: str, edges: tuple[list[list[int]], list[list[int]]], *name
 def _terms() -> tuple[Subject, ...]:
     every = ("activation", "label_log_prob", "edge_weight", "existence")
     by_edges = ("edge_weight", "existence")  # how dense a graph is does not depend on what its nodes are
-    known = ("activation", "edge_weight", "existence")
+    known = ("activation", "edge_weight", "existence", "target")
+    total = partial(_structural, "total")
     kinds = (("chains", CHAIN_PAIR), ("graphs", DAG_PAIR))
     terms = (("node", every), ("edge", every), ("clique", by_edges), ("total", every))
     return (
@@ -86,9 +101,11 @@ def _terms() -> tuple[Subject, ...]:
             for term, names in terms
         ),
         *(
-            Subject("StructuralLoss", f"total, {kind}, hard", partial(_structural, "total", edges, *known, hard=True))
+            Subject("StructuralLoss", f"total, {kind}, hard", partial(total, edges, *known, hard=True))
             for kind, edges in kinds
         ),
+        Subject("StructuralLoss", "total, inactive", partial(total, DAG_PAIR, *every[1:], active=False)),
+        Subject("StructuralLoss", "total, logarithms", partial(total, CHAIN_PAIR, *every, temperature=0.04)),
     )
 
 
@@ -103,7 +120,8 @@ def _transport(loss: TransportLoss) -> Case:
     return Case(fn, {"label_log_prob": _log_softmax(2, 6, LABELS)})
 
 
-def _path() -> Case:
+def _path(*, least: float = 0.0) -> Case:
+    """`least` is added to all log-probabilities of labels."""
     target = torch.tensor([[1, 3, 3, 2], [2, 1, 0, 0]])
     slots = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
     edges = torch.randn(2, 7, 4, dtype=torch.float64).requires_grad_()
@@ -111,7 +129,7 @@ def _path() -> Case:
     def fn(label_log_prob: Tensor, edge_score: Tensor) -> Tensor:
         edges = edge_log_softmax(edge_score, slots)
         value: Tensor = PathLoss()(
-            label_log_prob, target, slot_mask=slots, target_mask=TARGETS, edge_log_prob=edges
+            label_log_prob + least, target, slot_mask=slots, target_mask=TARGETS, edge_log_prob=edges
         ).value
         return value
 
@@ -139,6 +157,9 @@ LOSSES = (
     *_terms(),
     Subject("TransportLoss", "exact", lambda: _transport(TransportLoss())),
     Subject("TransportLoss", "soft", lambda: _transport(TransportLoss(order="soft"))),
-    Subject("PathLoss", "", _path),
+    Subject("TransportLoss", "exact, cooler", lambda: _transport(TransportLoss(temperature=0.5))),
+    Subject("TransportLoss", "soft, cooler", lambda: _transport(TransportLoss(order="soft", temperature=0.5))),
+    Subject("PathLoss", "probabilities", _path),
+    Subject("PathLoss", "logarithms", lambda: _path(least=-300.0)),
     Subject("ctc", "", _ctc),
 )

@@ -27,7 +27,11 @@ from grapheme_nn.morph.truth import expected_loss
 
 SOURCE, TARGET = torch.tensor([0, 0, 1, 2, 3, 4, 5]), torch.tensor([0, 1, 1, 2, 0, 2, 1])  # node 0 in two clusters
 CLUSTER = torch.tensor([0, 0, 1, 2, 2, 2])
+PAIR_OF_CHAINS = torch.tensor([[0, 1, 3, 4], [1, 2, 4, 5]])
+PAIR = torch.tensor([0, 0, 0, 1, 1, 1])
 LONG_CHAIN = torch.stack([torch.arange(65), torch.arange(1, 66)])  # too long for SoftPool to pad
+LONG_CHAINS = torch.cat([LONG_CHAIN, LONG_CHAIN + 66], dim=1)
+LONG_BATCH = torch.arange(2).repeat_interleave(66)
 NOISE = 4  # the seed of what is sampled: some pairs merge, some do not
 
 
@@ -82,7 +86,9 @@ def _alike(n: int) -> Tensor:
     return (torch.randn(n, 3, dtype=torch.float64) + 0.7).requires_grad_()
 
 
-def _merge(estimator: Estimator, edges: Tensor, *, training: bool = True, **options: Any) -> Case:
+def _merge(
+    estimator: Estimator, edges: Tensor, batch: Tensor | None = None, *, training: bool = True, **options: Any
+) -> Case:
     """`Merge` on six nodes; in training also as a function of its threshold's theta, against what it is taken for."""
     settings: dict[str, Any] = {"temperature": 0.5, **options}
     merge = Merge(0.5, estimator=estimator, **settings).double().train(training)
@@ -91,7 +97,7 @@ def _merge(estimator: Estimator, edges: Tensor, *, training: bool = True, **opti
     def fn(x: Tensor, edge_weight: Tensor, theta: Tensor | None = None) -> Morph:
         torch.manual_seed(NOISE)
         own = {} if theta is None else {"theta": theta}
-        morph: Morph = torch.func.functional_call(merge, own, (x, edges, edge_weight))
+        morph: Morph = torch.func.functional_call(merge, own, (x, edges, edge_weight, batch))
         return morph
 
     inputs = {"x": x, "edge_weight": weights_of(edges)} | ({"theta": theta} if training else {})
@@ -191,12 +197,16 @@ MORPHS = (
     Subject("Merge", "gumbel, chain", lambda: _merge("gumbel", CHAIN)),
     Subject("Merge", "gumbel, graph", lambda: _merge("gumbel", DAG)),
     Subject("Merge", "reinforce, one sample", lambda: _merge("reinforce", DAG)),
+    Subject("Merge", "soft, window", lambda: _merge("soft", DAG, candidates="window")),
+    Subject("Merge", "straight_through, batch", lambda: _merge("straight_through", PAIR_OF_CHAINS, PAIR)),
+    Subject("Merge", "reinforce, batch", lambda: _merge("reinforce", PAIR_OF_CHAINS, PAIR)),
     Subject("Merge", "reinforce, mean of all samples", _reinforce),
     Subject("Merge", "ratio", _ratio),
     Subject("Merge", "eval", lambda: _merge("straight_through", DAG, training=False)),
     Subject("SoftPool", "one graph", lambda: of_morph(SoftPool(3, 2), DAG)),
     Subject("SoftPool", "batch", lambda: of_morph(SoftPool(3, 2), BATCH_EDGES, BATCH)),
     Subject("SoftPool", "sparse", lambda: of_morph(SoftPool(2, 2), LONG_CHAIN, channels=2)),
+    Subject("SoftPool", "sparse, batch", lambda: of_morph(SoftPool(1, 2), LONG_CHAINS, LONG_BATCH, channels=1)),
     Subject("LocalPool", "one graph", lambda: of_morph(LocalPool(3), DAG)),
     Subject("LocalPool", "batch", lambda: of_morph(LocalPool(3, ratio=0.7), BATCH_EDGES, BATCH)),
     Subject("Split", "one graph", lambda: of_morph(Split(3, 2), DAG)),
