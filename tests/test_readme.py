@@ -26,11 +26,17 @@ def test_the_readme_trains_a_model(capsys, elsewhere):
 def test_the_readme_changes_a_graph(capsys):
     exec(compile(EXAMPLES[1], "README.md", "exec"), {})
     assert "tensor([1, 2])" in capsys.readouterr().out
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4
+
+
+def test_the_readme_learns_from_a_distance_between_graphs(capsys):
+    exec(compile(EXAMPLES[2], "README.md", "exec"), {})
+    same, other = re.search(r"tensor\(\[(.*), (.*)\]\)", capsys.readouterr().out).groups()
+    assert abs(float(same)) < 1e-6 < 1 < float(other)
 
 
 def test_the_readme_checks_gradients(capsys):
-    exec(compile(EXAMPLES[2], "README.md", "exec"), {})
+    exec(compile(EXAMPLES[3], "README.md", "exec"), {})
     assert "label.weight" in capsys.readouterr().out
 
 
