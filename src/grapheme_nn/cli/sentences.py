@@ -49,7 +49,7 @@ def _sentence(error: Exception) -> tuple[str, int]:
     if hasattr(error, "format_message"):  # typer's own; which class they are depends on its version
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "grapheme"
-        message = " ".join(error.format_message().split()).rstrip(".")
+        message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
         return f"{message} (see {command} --help)", USAGE
     if isinstance(error, Unusable):
         return str(error), error.code

@@ -51,10 +51,11 @@ class StructuralLoss(torch.nn.Module):
 
     *The transport is never negative, after any number of iterations.* First f and g are found for x and y against
     themselves, then those of x against y, starting from them. No step and no mean of two lowers the value of a concave
-    maximum (see `meet`), and at its start it is t/2 |a e^(f/t) - b e^(g/t)|^2 in the norm of the kernel exp(-C / t).
-    That is positive definite: what nodes share is a sum of inner products (min(p, q) is one, too), the rest concerns
-    one node alone, or is a constant that keeps the void at a distance. *It is 0 for identical graphs*, since of a graph
-    against itself next to no error of f is left (see `balance`), and from there it does not move.
+    maximum (see `meet`, whose two runs share the iterations), and at its start it is t/2 |a e^(f/t) - b e^(g/t)|^2 in
+    the norm of the kernel exp(-C / t). That is positive definite: what nodes share is a sum of inner products (min(p,
+    q) is one, too), the rest concerns one node alone, or is a constant that keeps the void at a distance. *It is 0 for
+    identical graphs*, since of a graph against itself next to no error of f is left (see `balance`), and from there it
+    does not move.
 
     **R** makes descent find the right matching. By transport alone, an activation goes to whichever is nearest, though
     it be that of a node of another type in another place; there it stays. R compares the activations of kin, nodes of
