@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import networkx as nx
 import pytest
@@ -12,6 +13,7 @@ from torch.autograd import gradcheck
 
 from grapheme_nn import is_acyclic, texts_to_batch
 from grapheme_nn.morph import Merge, history, reinforce
+from grapheme_nn.morph.heads import memberships
 from grapheme_nn.morph.similarity import pair_cosines
 from grapheme_nn.morph.truth import expected_loss, random_problem
 
@@ -203,6 +205,48 @@ def test_cosines_and_their_gradients_are_exact():
     assert torch.equal(nothing.grad, torch.zeros(2, 3, dtype=torch.float64))
 
 
+@pytest.mark.parametrize(
+    "edges", [CHAIN.tolist(), [[0, 0, 1, 2, 4, 1], [1, 2, 3, 3, 5, 3]], [[3, 1, 1, 5, 4], [1, 0, 2, 2, 0]]]
+)
+def test_soft_edges_weigh_what_is_expected_over_all_outcomes(edges):
+    """Every pair of the forest merges or does not, by itself; a node's head is where its way up ends."""
+    torch.manual_seed(5)
+    x, edge_index = torch.randn(6, 3, dtype=torch.float64) + 1, torch.tensor(edges)
+    weight = torch.rand(edge_index.size(1), dtype=torch.float64)
+    merge = Merge(0.5, estimator="soft", temperature=2.0, reach=5).double()
+    morph = merge(x, edge_index, weight)
+    pairs = merge.pairs(edge_index, torch.zeros(6, dtype=torch.long))
+    similarity = pair_cosines(x, pairs)
+    plan = merge.plan(edge_index, pairs, similarity >= 0.5, similarity, 6)
+    gate = merge.logits(similarity).sigmoid().tolist()
+    free = [node for node in range(6) if plan.parent[node] >= 0 and not plan.refused[plan.pair[node]]]
+    expected = torch.zeros(6, 6, dtype=torch.float64)
+    for outcome in product([False, True], repeat=len(free)):
+        merged = dict(zip(free, outcome, strict=True))
+        probability = math.prod(
+            gate[plan.pair[node]] if on else 1 - gate[plan.pair[node]] for node, on in merged.items()
+        )
+        head = list(range(6))
+        for node in range(6):
+            while merged.get(head[node]):
+                head[node] = int(plan.parent[head[node]])
+        for (s, t), w in zip(edge_index.T.tolist(), weight.tolist(), strict=True):
+            if head[s] != head[t]:
+                expected[head[s], head[t]] += probability * w
+    found = torch.zeros(6, 6, dtype=torch.float64).index_put(tuple(morph.edge_index), morph.edge_weight.detach())
+    torch.testing.assert_close(found, expected)
+
+
+@given(text=st.text(alphabet="ab", min_size=1, max_size=12), seed=st.integers(0, 100), reach=st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_soft_merging_keeps_a_text_acyclic(text, seed, reach):
+    torch.manual_seed(seed)
+    batch = texts_to_batch([text, "b"])
+    x = torch.randn(2, 3)[batch.x - ord("a")] + 0.3 * torch.randn(batch.num_nodes, 3)
+    morph = Merge(0.5, estimator="soft", reach=reach)(x, batch.edge_index, None, batch.batch)
+    assert is_acyclic(morph.edge_index, morph.x.size(0))
+
+
 @pytest.mark.parametrize("candidates", ["edges", "all"])
 def test_gradients_of_soft_merging_are_exact(candidates):
     torch.manual_seed(0)
@@ -233,7 +277,7 @@ def test_the_gradient_of_a_hard_merge_is_that_of_soft_with_columns_added_up(esti
     logit = merge.logits(pair_cosines(x, CHAIN))
     score = logit if estimator == "straight_through" else logit + torch.rand_like(logit).logit()
     plan = merge.plan(CHAIN, CHAIN, score.detach() >= 0, score, 6)
-    source, ancestor, soft, _ = merge._memberships(plan, score)
+    source, ancestor, soft, _ = memberships(plan, score, merge.reach)
     hard = morph.assignment.dense().detach()
     columns = torch.zeros_like(hard).index_put((source, plan.cluster[ancestor]), soft, accumulate=True)
     S = hard + columns - columns.detach()

@@ -26,14 +26,13 @@ def small_net(
 def exact_net(loss: LossName) -> GraphTransformNet:
     """A network whose every gradient is one of differences: its merging is soft, so that the threshold's is exact too.
 
-    A soft cluster reaches one node back instead of two: then the merged graph of a text is a DAG, whatever the
-    similarities. The temperature lets every pair of neighbours merge a little. There is dropout, and it is off, as all
-    is but for the merging: if it is left on, two passes differ.
+    The temperature lets every pair of neighbours merge a little. There is dropout, and it is off, as all is but for the
+    merging: if it is left on, two passes differ.
     """
     net = small_net(FEATURED, loss=loss, dropout=0.3).double().eval()
     assert net.coarse is not None
     merge = net.coarse.merge.train()
-    merge.estimator, merge.reach, merge.temperature = "soft", 1, 0.5
+    merge.estimator, merge.temperature = "soft", 0.5
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(1)
         for parameter in net.parameters():  # off the round numbers that some of them begin with

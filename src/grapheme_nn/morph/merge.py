@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,23 +14,12 @@ from torch_geometric.utils import scatter
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.morph.acyclic import acyclic_clusters, rooted, spanning_forest
 from grapheme_nn.morph.base import Morph, batch_or_zeros, graph_order, weights_or_ones
+from grapheme_nn.morph.heads import Plan, expected_edges, memberships
 from grapheme_nn.morph.similarity import pair_cosines
 from grapheme_nn.sparse import row_products
 
-# A way up the forest less probable than this is not followed further: its gradient is as small.
-_NEGLIGIBLE = 1e-3
-
 Candidates = Literal["edges", "window", "all"]
 Estimator = Literal["soft", "straight_through", "gumbel", "reinforce"]
-
-
-class Plan(NamedTuple):
-    """What merges: clusters, and the forest of pairs they hang together by."""
-
-    cluster: Tensor  # int64 [n], numbered by their first node
-    parent: Tensor  # int64 [n]: the node above in the forest, -1 for a root
-    pair: Tensor  # int64 [n]: the candidate pair that leads there, -1 for a root
-    refused: Tensor  # bool [c]: accepted pairs that would have closed a cycle
 
 
 class Merge(nn.Module):
@@ -53,8 +42,9 @@ class Merge(nn.Module):
       tree, with g_i the p of the pair between node i and its parent. Node i is then in the cluster headed by its
       ancestor j with probability M[i, j] = (1 - g_j) (product of g from i up to below j), for j at most `reach` steps
       up, and S[i, j] = (1 - g_j) M[i, j] / (sum of column j of M): the probability of being a head, times a mean.
-      Every node heads a cluster, so the number of nodes stays, and what is no head fades to zero. Its edges are a mean
-      over outcomes, and where those disagree there may be a cycle of faint ones: every single outcome is a DAG.
+      Every node heads a cluster, so the number of nodes stays, and what is no head fades to zero. An edge weighs what
+      is expected over all outcomes: a chain stays a DAG, with edges that skip nodes; elsewhere outcomes may disagree on
+      which of two heads comes first, and then there is a cycle, though every single outcome is a DAG.
     - `straight_through`: hard and without chance as in `eval()`, with the gradient of `soft`, whose column j counts for
       the cluster that j is in: so a cluster feels the members it might win or lose, and the heads it might fall into.
     - `gumbel`: sampled decisions, with that gradient at the relaxed sample (binary concrete).
@@ -63,9 +53,9 @@ class Merge(nn.Module):
 
     Losses: `ratio`, where a target is given: (share of nodes merged away - ratio)^2, with the gradient of the mean p.
 
-    Edges are carried by the hard membership (`soft`: by M). The assignment's weights carry the gradient of their own
-    places, x' that of all. Clusters are found on the host, except on chains numbered in order, such as text, where the
-    device is only asked how many there are and whether all is well.
+    Edges are carried by the hard membership (`soft`: by the heads of both ends together). The assignment's weights
+    carry the gradient of their own places, x' that of all. Clusters are found on the host, except on chains numbered in
+    order, such as text, where the device is only asked how many there are and whether all is well.
     """
 
     def __init__(
@@ -199,7 +189,7 @@ class Merge(nn.Module):
         if relaxed is None:
             features = assignment.reduce(x)
         else:
-            source, ancestor, soft, _ = self._memberships(plan, relaxed)
+            source, ancestor, soft, _ = memberships(plan, relaxed, self.reach)
             target = plan.cluster[ancestor]
             features = _StraightThrough.apply(x, soft, assignment, source, target)  # type: ignore[no-untyped-call]
             own = torch.where(plan.cluster[source] == target, soft - soft.detach(), 0)
@@ -212,33 +202,11 @@ class Merge(nn.Module):
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor | None, plan: Plan, logit: Tensor
     ) -> Morph:
         n = x.size(0)
-        source, target, weight, member = self._memberships(plan, logit)
+        source, target, weight, member = memberships(plan, logit, self.reach)
         assignment = Assignment._unchecked(source, target, weight, n, n, member)
-        edges, weights = assignment.connect(edge_index, edge_weight)
+        edges, weights = expected_edges(edge_index, edge_weight, plan, source, target, member, self.reach)
         losses = self._losses(logit, n, int(plan.cluster.max()) + 1 if n else 0)
         return Morph(assignment.reduce(x), edges, weights, batch, assignment, losses)
-
-    def _memberships(self, plan: Plan, score: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The entries of the soft S: the node, the head, and S and M there, each [nnz]."""
-        n = plan.parent.numel()
-        pair = plan.pair.clamp_min(0)
-        free = plan.parent >= 0
-        if plan.refused.numel():
-            free = free & ~plan.refused[pair]  # what closes a cycle does not merge, however similar
-        gate = torch.where(free, score.sigmoid().index_select(0, pair), 0) if score.numel() else score.new_zeros(n)
-        node = torch.arange(n, device=score.device)
-        sources, ancestors, ways = [node], [node], [torch.ones_like(gate)]
-        for _ in range(self.reach):
-            way = ways[-1] * gate.index_select(0, ancestors[-1])
-            onward = (way.detach() > _NEGLIGIBLE).nonzero()[:, 0]
-            sources.append(sources[-1][onward])
-            ancestors.append(plan.parent[ancestors[-1][onward]])
-            ways.append(way.index_select(0, onward))
-        source, ancestor, way = torch.cat(sources), torch.cat(ancestors), torch.cat(ways)
-        is_head = 1 - gate
-        mass = torch.zeros_like(gate).index_add(0, ancestor, way)  # at least 1: every node reaches itself
-        soft = (is_head / mass).index_select(0, ancestor) * way
-        return source, ancestor, soft, is_head.index_select(0, ancestor) * way
 
     def _losses(self, logit: Tensor, n: int, k: int) -> dict[str, Tensor]:
         if self.ratio is None:
