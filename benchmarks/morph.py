@@ -3,6 +3,7 @@
 python benchmarks/morph.py
 """
 
+import argparse
 import resource
 import subprocess
 import sys
@@ -155,4 +156,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help is answered, anything else refused
     main()
