@@ -103,7 +103,7 @@ def check_gradients(
     found = []
     for (name, leaf), gradient in zip(leaves.items(), analytical, strict=True):
         flat = gradient.flatten()
-        scale = float(flat.abs().max()) if flat.numel() else 0.0
+        scale = float(flat.abs().max())
         wanted = flat.tolist()
         numerical = [
             slope(values, weights, leaf, along(leaf, place), expected, 0.1 * limit * scale)

@@ -53,8 +53,9 @@ class Form(ABC):
     def beyond(self, old: Tensor, best: Tensor) -> Tensor:
         """From `old` to `best` and half as far again, but upwards at most `_LEAP` beyond.
 
-        Over its side a half step maximises, for every node of weight a by itself, a (u - exp(u - best)). At `best` +
-        `_LEAP` or less this is not below its value at `old`, and nor is it half as far below `best` as `old` is above.
+        A half step maximises over its side, for every node of weight a by itself, a (u - exp(u - best)). This is not
+        lower there than at `old`: exp(min(x / 2, 3/2)) - min(x / 2, 3/2) <= exp(-x) + x where `old` is x below `best`,
+        and exp(-x / 2) + x / 2 <= exp(x) - x where it is x above.
         """
 
     @abstractmethod
