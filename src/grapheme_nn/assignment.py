@@ -1,5 +1,6 @@
-"""The room of the one idea: every change of structure is an assignment S from the nodes before to the nodes after."""
+"""The assignment: which nodes of a graph became which nodes of the next, as a sparse matrix S."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -28,10 +29,9 @@ class Assignment:
 
     M has the pattern of S and says what *belongs* where, while S says what a feature is made of. They differ because a
     merge takes the mean of its members, S[i, c] = 1 / size(c), and yet must not shrink the edges it carries along. So
-    M = (S != 0) where S is hard (no source has two targets), M = S where it is soft, M = M1 M2 where S = S1 S2; or M is
-    given.
+    M = (S != 0) where no source has two targets, M = S where one has, M = M1 M2 where S = S1 S2; or M is given.
 
-    A source without entry is deleted. Everything is differentiable in features, edge weights, weight and membership.
+    A source without entry is deleted; one that is whole (M = 1) in each of several targets was split. Everything is differentiable in features, edge weights, weight and membership.
     The fields are not to be changed in place.
     """
 
@@ -59,7 +59,7 @@ class Assignment:
                 raise ValueError(f"{name} has a value that is not finite at entry {_first(~tensor.isfinite())}")
 
     @classmethod
-    def _unchecked(
+    def unchecked(
         cls,
         source: Tensor,
         target: Tensor,
@@ -68,7 +68,7 @@ class Assignment:
         num_targets: int,
         membership: Tensor | None = None,
     ) -> Self:
-        """As the constructor, for values known to be right: no check, so no wait for the device."""
+        """As the constructor, for values known to be right: nothing is checked, so nothing waits for the device."""
         assignment = object.__new__(cls)
         assignment.__dict__.update(
             source=source,
@@ -81,10 +81,36 @@ class Assignment:
         return assignment
 
     @classmethod
+    def lazy(
+        cls,
+        make: Callable[[], tuple[Tensor, Tensor, Tensor]],
+        num_sources: int,
+        num_targets: int,
+        membership: Tensor | None = None,
+    ) -> Self:
+        """As `unchecked`; `make` is called for source, target and weight when one of them is first asked for."""
+        assignment = object.__new__(cls)
+        assignment.__dict__.update(
+            _make=make, num_sources=num_sources, num_targets=num_targets, membership=membership
+        )
+        return assignment
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name not in ("source", "target", "weight") or "_make" not in self.__dict__:
+            raise AttributeError(f"an Assignment has no attribute {name!r}")
+        self.__dict__.update(zip(("source", "target", "weight"), self._make(), strict=True))
+        made: Tensor = self.__dict__[name]
+        return made
+
+    @classmethod
     def identity(cls, num_nodes: int, *, device: torch.device | str | None = None) -> Self:
         """Every node stays what it is."""
-        node = torch.arange(num_nodes, device=device)
-        return cls._unchecked(node, node, torch.ones_like(node, dtype=_exact(node)), num_nodes, num_nodes)
+
+        def make() -> tuple[Tensor, Tensor, Tensor]:
+            node = torch.arange(num_nodes, device=device)
+            return node, node, torch.ones_like(node, dtype=_exact(node))
+
+        return cls.lazy(make, num_nodes, num_nodes)
 
     @classmethod
     def from_clusters(cls, cluster: Tensor, num_clusters: int | None = None) -> Self:
@@ -105,7 +131,7 @@ class Assignment:
         """Hard, each target the mean of its sources."""
         size = torch.zeros(num_targets, dtype=torch.long, device=target.device)
         size = size.scatter_add_(0, target, torch.ones_like(target))
-        return cls._unchecked(source, target, size.to(_exact(size))[target].reciprocal(), num_sources, num_targets)
+        return cls.unchecked(source, target, size.to(_exact(size))[target].reciprocal(), num_sources, num_targets)
 
     @classmethod
     def from_dense(cls, matrix: Tensor) -> Self:
@@ -121,7 +147,7 @@ class Assignment:
 
     def dense_membership(self) -> Tensor:
         """M as a tensor [n, k]."""
-        return self._spread(self._belonging())
+        return self._spread(self.belonging())
 
     def _spread(self, value: Tensor) -> Tensor:
         matrix = value.new_zeros(self.num_sources, self.num_targets)
@@ -129,6 +155,11 @@ class Assignment:
 
     @cached_property
     def is_hard(self) -> bool:
+        """Whether no source is shared out: it is in one target only, or whole in each of several (a split)."""
+        return self.has_clusters or bool((self.belonging() == 1).all())
+
+    @cached_property
+    def has_clusters(self) -> bool:
         """Whether no source has two targets."""
         return not self.source.numel() or int(torch.bincount(self.source).max()) == 1
 
@@ -136,6 +167,11 @@ class Assignment:
         """Features of the nodes after, S^T x, from those before: [n, ...] to [k, ...]."""
         self._check_rows(x, self.num_sources, "sources")
         return _weighted_sum(x, self, reduces=True)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """What the nodes after have on average, weighed by S: [n] to [k], 0 where nothing became a node."""
+        total, weight = self.reduce(torch.stack([x, torch.ones_like(x)], 1)).unbind(1)
+        return total / torch.where(weight > 0, weight, 1.0)
 
     def lift(self, x: Tensor) -> Tensor:
         """What reaches the nodes before, S x, from features (or a gradient) of those after: [k, ...] to [n, ...]."""
@@ -149,12 +185,12 @@ class Assignment:
         costs one sort of the edges; a soft one with r entries a row, one of up to e r^2. The number of edges depends on
         the values, so a CUDA device waits for the host here.
         """
-        belonging = self._belonging()
+        belonging = self.belonging()
         if edge_weight is None:
-            dtype = torch.get_default_dtype() if self.membership is None and self.is_hard else belonging.dtype
+            dtype = torch.get_default_dtype() if self.membership is None and self.has_clusters else belonging.dtype
             edge_weight = torch.ones(edge_index.size(-1), dtype=dtype, device=edge_index.device)
         self._check_edges(edge_index, edge_weight)
-        if self.is_hard:
+        if self.has_clusters:
             cluster = self.clusters()
             near, far = cluster[edge_index[0]], cluster[edge_index[1]]
             if self.membership is not None:
@@ -183,14 +219,14 @@ class Assignment:
                 f"this change leads to {self.num_targets} nodes, but the next one starts from {following.num_sources}"
             )
         _same_device("the following assignment", following.weight, self.weight)
-        by_pattern = self.membership is None and self.is_hard and following.membership is None and following.is_hard
-        left = torch.stack([self.weight, self._belonging()], dim=1)
-        right = torch.stack([following.weight, following._belonging()], dim=1)
+        by_pattern = all(each.membership is None and each.has_clusters for each in (self, following))
+        left = torch.stack([self.weight, self.belonging()], dim=1)
+        right = torch.stack([following.weight, following.belonging()], dim=1)
         row, column, terms = following._product(self.source, self.target, left, right)
         (source, target), value = summed(
             torch.stack([row, column]), terms, max(self.num_sources, following.num_targets)
         )
-        return Assignment._unchecked(
+        return Assignment.unchecked(
             source, target, value[:, 0], self.num_sources, following.num_targets, None if by_pattern else value[:, 1]
         )
 
@@ -199,7 +235,7 @@ class Assignment:
 
         The number of targets stays, so that their numbers keep their meaning; one that nobody chose is empty.
         """
-        belonging = self._belonging().detach()
+        belonging = self.belonging().detach()
         strongest = scatter(belonging, self.source, dim_size=self.num_sources, reduce="max")
         chosen = belonging == strongest[self.source]
         nobody = self.num_targets
@@ -217,17 +253,28 @@ class Assignment:
         entry = entry[self.source[entry].argsort()]
         return self.source[entry], self.weight[entry]
 
+    def main_sources(self) -> Tensor:
+        """Per target the source that weighs most in it, the first of equals: int64 [k], -1 where there is none."""
+        if self.target.numel() == self.num_targets and bool((self.target.diff() == 1).all()):  # one source each
+            return self.source
+        strongest = scatter(self.weight.detach(), self.target, dim_size=self.num_targets, reduce="max")
+        wins = self.weight.detach() == strongest[self.target]
+        first = torch.full((self.num_targets,), self.num_sources, device=self.target.device).scatter_reduce(
+            0, self.target[wins], self.source[wins], "amin"
+        )
+        return torch.where(first < self.num_sources, first, -1)
+
     def clusters(self) -> Tensor:
         """The cluster of each source, int64 [n], -1 for a deleted one: the inverse of `from_clusters`."""
-        if not self.is_hard:
-            raise ValueError("a soft assignment has no clusters: call harden() first")
+        if not self.has_clusters:
+            raise ValueError("a source that has several targets has no cluster: call harden() first")
         cluster = torch.full((self.num_sources,), -1, device=self.target.device)
         return cluster.scatter(0, self.source, self.target)
 
     def to(self, device: torch.device | str) -> "Assignment":
         """The same assignment on another device."""
         moved = {name: tensor.to(device) for name, tensor in self._tensors().items()}
-        return Assignment._unchecked(**moved, num_sources=self.num_sources, num_targets=self.num_targets)
+        return Assignment.unchecked(**moved, num_sources=self.num_sources, num_targets=self.num_targets)
 
     def __repr__(self) -> str:
         kind = "hard" if self.is_hard else "soft"
@@ -237,11 +284,11 @@ class Assignment:
         tensors = {"source": self.source, "target": self.target, "weight": self.weight}
         return tensors if self.membership is None else tensors | {"membership": self.membership}
 
-    def _belonging(self) -> Tensor:
+    def belonging(self) -> Tensor:
         """M at the places of the entries, [nnz]."""
         if self.membership is not None:
             return self.membership
-        return torch.ones_like(self.weight) if self.is_hard else self.weight
+        return torch.ones_like(self.weight) if self.has_clusters else self.weight
 
     @cached_property
     def _by_source(self) -> Grouping:

@@ -1,4 +1,4 @@
-"""The room of checkpoints: all that a training run is made of, in one file, so that it can go on as if nothing was."""
+"""Checkpoints: all that a training run is made of, in one safetensors file, so that it can go on."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from grapheme_nn.folder import ModelError, replace_tensors
+from grapheme_nn.model_folder import ModelError, replace_tensors
 
 FILE = "checkpoint.safetensors"
 

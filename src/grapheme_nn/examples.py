@@ -1,4 +1,4 @@
-"""The room of training examples: pairs as integers, what they ask of a network, and batches of them."""
+"""Training examples: pairs as integers, what they ask of a network, and batches of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,11 @@ from functools import cached_property
 from random import Random
 
 import numpy as np
+from torch_geometric.data import Batch
 
 from grapheme_nn.data import Pair
-from grapheme_nn.graph import Integers, Unit, identities
-from grapheme_nn.inputs import Inputs, pad, pad_inputs, units_of
-from grapheme_nn.nn.embedding import name_identities
-from grapheme_nn.spell import Targets
+from grapheme_nn.graph import Integers, Unit, chains_to_batch, identities, name_identities, units_of
+from grapheme_nn.objective import Objective
 
 # Code points of a private area that no text uses: what stands for a character never seen.
 _UNSEEN = (0xF0000, 0xFFFFD)
@@ -36,11 +35,9 @@ class Examples:
         """How much each example costs: batches shall be alike in it."""
         return [max(2 * a.size, b.size) for a, b in zip(self.inputs, self.targets, strict=True)]
 
-    def needed_parts(self, loss: str) -> Integers:
-        """Into how many parts each input must be split to spell its target, int64 [examples]."""
-        slots = np.array([target.size for target in self.targets], dtype=np.int64)
-        if loss == "ctc":  # two equal neighbours need a void between them
-            slots += np.array([int((target[1:] == target[:-1]).sum()) for target in self.targets], dtype=np.int64)
+    def needed_parts(self, objective: Objective) -> Integers:
+        """Into how many parts each input must be split to become its target, int64 [examples]."""
+        slots = np.array([objective.needed_slots(target) for target in self.targets], dtype=np.int64)
         nodes = np.array([row.size for row in self.inputs], dtype=np.int64)
         return np.where(nodes > 0, -(-slots // np.maximum(nodes, 1)), np.where(slots > 0, np.iinfo(np.int64).max, 1))
 
@@ -51,8 +48,8 @@ class Examples:
 
     def batch(
         self, rows: Sequence[int], *, unseen: float = 0.0, random: Random | None = None
-    ) -> tuple[Inputs, Targets]:
-        """The examples of these rows, padded.
+    ) -> tuple[Batch, Batch]:
+        """The inputs and the targets of these rows.
 
         In a share `unseen` of them, chosen by `random`, one character that input and target have in common becomes one
         never seen, so that copying it is the only way to spell it.
@@ -67,7 +64,7 @@ class Examples:
                     inputs[at] = np.where(inputs[at] == old, new, inputs[at])
                     targets[at] = np.where(targets[at] == old, new, targets[at])
         features = None if self.features is None else [self.features[row] for row in rows]
-        return pad_inputs(inputs, features), Targets(*pad(targets))
+        return chains_to_batch(inputs, features), chains_to_batch(targets)
 
 
 def choose_parts(needed: Integers, share: float = 0.995) -> int:

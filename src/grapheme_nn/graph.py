@@ -1,6 +1,6 @@
-"""The room of graphs: text becomes a graph and a graph becomes text again, and what order the nodes of a DAG come in.
+"""Graphs of data: text to PyG graphs and back, and the topological order of DAGs.
 
-A graph of text is a PyG `Data`, a list of texts a PyG `Batch`, with these fields:
+A graph of data is a PyG `Data`, several are a PyG `Batch`; its `x` says *what* each node is. Of text it has:
 
     x             int64 [n]     which unit a node is: its code point; where a unit has several code points, or none, a
                                 negative number made from them, the same wherever that unit occurs
@@ -11,6 +11,7 @@ A graph of text is a PyG `Data`, a list of texts a PyG `Batch`, with these field
 """
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple, TypeAlias, get_args
 from unicodedata import normalize
@@ -28,6 +29,21 @@ Unit = Literal["codepoint", "cluster", "decomposed", "symbol"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 Integers: TypeAlias = NDArray[np.int64]
+
+
+def units_of(text: str, unit: Unit) -> list[str]:
+    """The units of a text as strings: what its nodes are."""
+    if unit == "symbol":
+        return text.split(" ") if text else []
+    if unit == "cluster":
+        return list(regex.findall(r"\X", text))
+    return list(normalize("NFD", text) if unit == "decomposed" else text)
+
+
+def join_units(units: Sequence[str], unit: Unit) -> str:
+    """The text that units spell: the inverse of `units_of`."""
+    text = (" " if unit == "symbol" else "").join(units)
+    return normalize("NFC", text) if unit == "decomposed" else text
 
 
 class _Nodes(NamedTuple):
@@ -54,22 +70,21 @@ def text_to_graph(text: str, unit: Unit = "codepoint") -> Data:
     return data
 
 
-def texts_to_batch(texts: Sequence[str], unit: Unit = "codepoint") -> Batch:
-    """The graphs of many texts as one `Batch`, as if made by `Batch.from_data_list`, but in one vectorised pass."""
+def texts_to_batch(
+    texts: Sequence[str], unit: Unit = "codepoint", features: Sequence[Sequence[str]] | None = None
+) -> Batch:
+    """The graphs of many texts as one `Batch`, as if made by `Batch.from_data_list`, but in one vectorised pass.
+
+    `features` of each text, where it has any, condition its graph without being part of it: `feature` int64 [f], and
+    the graph of each, `feature_batch`.
+    """
     nodes = _nodes(texts, unit)
-    ptr = _offsets(nodes.per_text)
-    edge_index = _chains(nodes.per_text)
-    batch = Batch(
-        x=torch.from_numpy(nodes.identity),
-        edge_index=edge_index,
-        unit=[unit] * len(texts),
-        batch=torch.from_numpy(np.repeat(np.arange(len(texts)), nodes.per_text)),
-        ptr=torch.from_numpy(ptr),
-    )
+    batch = _chain_batch(nodes.identity, nodes.per_text)
+    batch.unit = [unit] * len(texts)
+    ptr = batch.ptr.numpy()
     # What Batch.to_data_list needs to take the batch apart again: where each graph's part of a field begins, and by
     # how much its numbers were raised.
-    first_node = torch.from_numpy(ptr)
-    batch._num_graphs = len(texts)
+    first_node = batch.ptr
     batch._slice_dict = {
         "x": first_node,
         "edge_index": torch.from_numpy(_offsets(np.maximum(nodes.per_text - 1, 0))),
@@ -80,6 +95,13 @@ def texts_to_batch(texts: Sequence[str], unit: Unit = "codepoint") -> Batch:
         "edge_index": first_node[:-1],
         "unit": None,
     }
+    if features is not None:
+        if len(features) != len(texts):
+            raise ValueError(f"there are {len(texts)} texts, but features for {len(features)}")
+        names, count = _concatenated([np.array(name_identities(row), dtype=np.int64) for row in features])
+        batch.feature, batch.feature_batch = _owned(names, count)
+        batch._slice_dict["feature"] = torch.from_numpy(_offsets(count))
+        batch._inc_dict["feature"] = torch.zeros(len(texts), dtype=torch.long)
     if nodes.spelling is not None and nodes.spelling_size is not None:
         ends = _offsets(nodes.spelling_size)[ptr]
         for name, value, slices in (
@@ -99,6 +121,22 @@ def identities(texts: Sequence[str], unit: Unit = "codepoint") -> list[Integers]
     return [nodes.identity[begin:end] for begin, end in pairwise([0, *ends])]
 
 
+def name_identities(names: Sequence[str]) -> list[int]:
+    """An int64 for each name, the same everywhere and always: what a feature is in a batch."""
+    return [
+        int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little", signed=True)
+        for name in names
+    ]
+
+
+def chains_to_batch(units: Sequence[Integers], features: Sequence[Integers] | None = None) -> Batch:
+    """Chains as a batch, from the `x` of each one's nodes, and perhaps the `feature` of each (see `texts_to_batch`)."""
+    batch = _chain_batch(*_concatenated(units))
+    if features is not None:
+        batch.feature, batch.feature_batch = _owned(*_concatenated(features))
+    return batch
+
+
 def graph_to_text(graph: Data) -> str:
     """The text that a graph made by `text_to_graph` spells, its nodes read in their own order."""
     return _spell(graph, np.array([graph.num_nodes]), [graph.unit] if "unit" in graph else [])[0]
@@ -108,6 +146,12 @@ def batch_to_texts(batch: Batch) -> list[str]:
     """The texts that the graphs of a batch spell: the inverse of `texts_to_batch`."""
     units = [batch.unit] * batch.num_graphs if isinstance(batch.unit, str) else batch.unit
     return _spell(batch, np.diff(_array(batch.ptr)), units)
+
+
+def is_chain(edge_index: Tensor) -> bool:
+    """Whether every edge leads from a node to the next number, in order and once, as in text."""
+    source, target = edge_index
+    return bool((target == source + 1).all()) and bool((source[1:] > source[:-1]).all())
 
 
 def is_acyclic(edge_index: Tensor, num_nodes: int) -> bool:
@@ -129,9 +173,8 @@ def levels(edge_index: Tensor, num_nodes: int) -> Tensor:
     walked on the host.
     """
     source, target = _edges(edge_index, num_nodes)
-    level = _chain_levels(source, target, num_nodes)
-    if level is None:
-        level = _walked_levels(source, target, num_nodes)
+    walk = _chain_levels if is_chain(edge_index) else _walked_levels
+    level = walk(source, target, num_nodes)
     return torch.from_numpy(level).to(edge_index.device)
 
 
@@ -157,21 +200,12 @@ def _nodes(texts: Sequence[str], unit: Unit) -> _Nodes:
         raise ValueError(f"unknown unit {unit!r}: choose one of {', '.join(UNITS)}")
     if unit == "decomposed":
         texts = [normalize("NFD", text) for text in texts]
-    if unit in ("codepoint", "decomposed"):
+    if unit in ("codepoint", "decomposed"):  # as `units_of` has it, without a string for each unit
         return _Nodes(_codepoints("".join(texts)), _integers(map(len, texts), len(texts)), None, None)
-    if unit == "cluster":
-        units = [regex.findall(r"\X", text) for text in texts]
-        count = _integers(map(len, units), len(units))
-        size = _integers(map(len, chain.from_iterable(units)), int(count.sum()))
-        spelling = _codepoints("".join(texts))
-    else:
-        # Joined by one space each, the texts fall apart at all spaces into the symbols of the first, of the second...
-        # A text without characters has no symbol, not one empty one.
-        joined = _codepoints(" ".join(filter(None, texts)))
-        space = joined == ord(" ")
-        spelling = joined[~space]
-        count = _integers((text.count(" ") + 1 if text else 0 for text in texts), len(texts))
-        size = (np.diff(np.flatnonzero(space), prepend=-1, append=joined.size) - 1)[: count.sum()]
+    units = [units_of(text, unit) for text in texts]
+    count = _integers(map(len, units), len(units))
+    size = _integers(map(len, chain.from_iterable(units)), int(count.sum()))
+    spelling = _codepoints("".join(chain.from_iterable(units)))
     return _Nodes(_identities(spelling, size), count, spelling, size)
 
 
@@ -217,6 +251,24 @@ def _spell(graph: Data, count: Integers, units: Sequence[str]) -> list[str]:
     return [normalize("NFC", text) if unit == "decomposed" else text for unit, text in zip(units, texts, strict=True)]
 
 
+def _chain_batch(x: Integers, count: Integers) -> Batch:
+    """Chains of `count` nodes each."""
+    node, owner = _owned(x, count)
+    batch = Batch(x=node, edge_index=_chains(count), batch=owner, ptr=torch.from_numpy(_offsets(count)))
+    batch._num_graphs = count.size
+    return batch
+
+
+def _owned(values: Integers, count: Integers) -> tuple[Tensor, Tensor]:
+    """Values of several graphs, `count` each, and the graph of each value."""
+    return torch.from_numpy(values), torch.from_numpy(np.repeat(np.arange(count.size), count))
+
+
+def _concatenated(rows: Sequence[Integers]) -> tuple[Integers, Integers]:
+    """Rows one after the other, and how long each is."""
+    return np.concatenate([np.zeros(0, dtype=np.int64), *rows]), _integers(map(len, rows), len(rows))
+
+
 def _chains(count: Integers) -> Tensor:
     """Edges from each node to the next in every graph of `count` nodes, int64 [2, e]."""
     follows = np.ones(int(count.sum()), dtype=bool)  # node i has a node before it in its own graph
@@ -225,10 +277,8 @@ def _chains(count: Integers) -> Tensor:
     return torch.from_numpy(np.stack([target - 1, target]))
 
 
-def _chain_levels(source: Integers, target: Integers, num_nodes: int) -> Integers | None:
-    """Levels where every edge goes from a node to the next number, else None."""
-    if not (target == source + 1).all():
-        return None
+def _chain_levels(source: Integers, target: Integers, num_nodes: int) -> Integers:
+    """Levels where every edge goes from a node to the next number."""
     starts = np.ones(num_nodes, dtype=bool)
     starts[target] = False
     node = np.arange(num_nodes)

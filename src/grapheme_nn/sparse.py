@@ -1,4 +1,4 @@
-"""The room of sparse matrices: what torch and PyG have for them, under names that say what it is for."""
+"""Products of sparse and dense matrices, by torch's and PyG's kernels."""
 
 from typing import NamedTuple
 

@@ -1,185 +1,168 @@
-"""The room of a training run's parts: pairs, network, its averaged copy, optimiser, and how a step is made."""
+"""Training: a plain loop from pairs to a model folder."""
 
-import json
-from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import asdict, dataclass, fields
-from functools import cached_property
-from hashlib import blake2b
-from math import ceil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import cos, pi
 from pathlib import Path
 from random import Random
+from time import perf_counter
 
-import torch
-from accelerate import Accelerator
+from grapheme_nn.checkpoint import FILE, load_checkpoint
+from grapheme_nn.config import TrainConfig
+from grapheme_nn.data import Pair
+from grapheme_nn.model_folder import ModelError
+from grapheme_nn.trainer import METRICS, Resolved, Run, Trainer
 
-from grapheme_nn.checkpoint import save_checkpoint
-from grapheme_nn.data import Pair, length_batches
-from grapheme_nn.examples import Examples, choose_parts, features_in, labels_in
-from grapheme_nn.graph import Integers
-from grapheme_nn.model import GraphTransformNet, ModelConfig
-from grapheme_nn.settings import Resolved, TrainConfig
-
-# How many examples a run sees where `epochs` is not given, between which numbers of epochs that is kept, and the steps
-# that even ten pairs need.
-EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 200_000, 4, 100, 1000
-COPYING = 0.6  # a task of copying has at least this share of its targets' units in its inputs
-METRICS = "metrics.jsonl"
+STEPS_BETWEEN_CHECKPOINTS = 1000
+PERFECT_EPOCHS = 3  # in a row: then there is nothing left to learn from the dev pairs
 
 
-@dataclass
-class Run:
-    """What changes while training, and is in the checkpoint."""
+@dataclass(frozen=True)
+class Progress:
+    """Where training is: told after some steps, and after every epoch with the dev exact match it reached."""
 
-    epoch: int = 0
-    step: int = 0  # of the epoch
-    total_steps: int = 0
-    loss: float = 0.0  # summed over this epoch
-    counted: int = 0
-    best: float = -1.0
-    best_epoch: int = 0
-    perfect: int = 0  # epochs in a row with nothing wrong
-    dev: float | None = None
-    warning: str = ""
-    seconds: float = 0.0  # of training alone
-    examples: int = 0
-    total_seconds: float = 0.0
+    epoch: int
+    epochs: int
+    step: int  # of this epoch
+    steps: int
+    loss: float  # mean of this epoch so far
+    dev_exact_match: float | None  # of the last epoch that ended
+    examples_per_second: float
+    seconds_left: float
 
 
-class Training:
-    """The parts of a run: pairs, network, its averaged copy, optimiser."""
+@dataclass(frozen=True)
+class TrainResult:
+    """What came of it."""
 
-    def __init__(self, pairs: Sequence[Pair], dev: Sequence[Pair], config: TrainConfig) -> None:
-        if not pairs:
-            raise ValueError("there are no pairs to train on")
-        self.pairs, self.dev = pairs, dev or pairs[:1000]
-        features = features_in(pairs)
-        self.examples = Examples.of(pairs, config.input_unit, config.target_unit, with_features=bool(features))
-        needed = self.examples.needed_parts(config.loss)
-        self.config = _resolve(config, self.examples, needed)
-        self.not_covered = int((needed > self.config.parts).sum())
-        torch.manual_seed(config.seed)
-        self.accelerator = Accelerator()
-        shared = {field.name for field in fields(ModelConfig)} & {field.name for field in fields(config)}
-        shape = {name: getattr(self.config, name) for name in shared}
-        network = GraphTransformNet(ModelConfig(labels_in(pairs, config.target_unit), features, **shape))
-        self.average = deepcopy(network).to(self.accelerator.device).eval()
-        optimizer = torch.optim.AdamW(
-            network.parameters(), config.learning_rate, betas=(0.9, 0.98), weight_decay=config.weight_decay, fused=True
-        )
-        self.model, self.optimizer = self.accelerator.prepare(network, optimizer)
-        self.network: GraphTransformNet = self.accelerator.unwrap_model(self.model)
+    best_dev_exact_match: float
+    best_epoch: int
+    epochs: int  # that were run
+    seconds: float
+    examples_per_second: float  # of training alone
+    parts: int
+    not_covered: int  # pairs whose target is too long for the slots: they taught nothing
+    parameters: int
+    warnings: tuple[str, ...] = ()
 
-    def steps(self, epoch: int) -> list[list[list[int]]]:
-        """The steps of an epoch: for each, the batches that this process accumulates."""
-        batches = length_batches(self.examples.lengths, self.config.batch_size, seed=self.config.seed, epoch=epoch)
-        together = self.config.accumulate * self.accelerator.num_processes
-        steps = [batches[start : start + together] for start in range(0, len(batches), together)]
-        # Every process must take part in every step; the last one may be short of batches.
-        rank, world = self.accelerator.process_index, self.accelerator.num_processes
-        return [step[rank::world] or step[:1] for step in steps]
-
-    def step(self, batches: list[list[int]], rate: float, random: Random, done: int) -> tuple[float, int]:
-        """One step of the optimiser; the summed loss and the number of examples that had one."""
-        self.model.train()
-        total, counted = 0.0, 0
-        for rows in batches:
-            inputs, targets = self.examples.batch(rows, unseen=self.config.unseen, random=random)
-            device = self.accelerator.device
-            value = self.network.loss(self.model(inputs.to(device)), targets.to(device))
-            possible = value != torch.inf  # nan is no such case: it must be seen
-            self.accelerator.backward(torch.where(possible, value, 0).sum() / (len(rows) * len(batches)))
-            total += float(torch.where(possible, value, 0).sum().detach())
-            counted += int(possible.sum())
-        self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        # Early on the average must forget the random weights it began with.
-        keep = min(self.config.ema, (1 + done) / (10 + done))
-        with torch.no_grad():
-            torch._foreach_lerp_(list(self.average.parameters()), list(self.network.parameters()), 1 - keep)
-        return total, counted
-
-    def evaluate(self) -> tuple[float, str]:
-        """The dev exact match of the averaged weights, and a warning where its outputs have collapsed."""
-        features = [pair.features for pair in self.dev] if self.network.config.features else None
-        outputs = self.average.transform([pair.input for pair in self.dev], features=features)
-        right = sum(output == pair.target for output, pair in zip(outputs, self.dev, strict=True))
-        distinct, wanted = len(set(outputs)), len({pair.target for pair in self.dev})
-        warning = ""
-        if wanted > 1 and distinct < 0.5 * wanted:
-            warning = (
-                f"outputs have collapsed: {distinct:,} different ones where the targets have {wanted:,}; "
-                "train longer, or lower the learning rate"
-            )
-        return right / len(self.dev), warning
-
-    @cached_property
-    def identity(self) -> str:
-        """What a checkpoint must agree with to be continued."""
-        digest = blake2b(repr([tuple(pair) for pair in self.pairs]).encode("utf-8", "surrogatepass")).hexdigest()
-        return json.dumps([asdict(self.config), digest[:32]])
-
-    def save_checkpoint(self, run: Run, out: Path) -> None:
-        if self.accelerator.is_main_process:
-            state = {"config": self.identity, "run": asdict(run)}
-            save_checkpoint(out, self.network, self.average, self.optimizer, state)
-
-    def save_model(self, run: Run, out: Path) -> None:
-        if self.accelerator.is_main_process:
-            self.average.save(out, card=_card(self, run), training=asdict(self.config))
-
-    def write_metrics(self, run: Run, rate: float, out: Path) -> None:
-        """Add the line of an epoch."""
-        line = {
-            "epoch": run.epoch,
-            "step": run.total_steps,
-            "loss": run.loss / max(run.counted, 1),
-            "dev_exact_match": run.dev,
-            "learning_rate": rate,
-            "examples_per_second": run.examples / max(run.seconds, 1e-9),
-            "seconds": run.total_seconds,
-        } | ({"warning": run.warning} if run.warning else {})
-        if self.accelerator.is_main_process:
-            with (out / METRICS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+    @property
+    def learned_nothing(self) -> bool:
+        """Whether no dev pair ever came out right, and in the end most outputs were the same."""
+        return self.best_dev_exact_match == 0 and bool(self.warnings)
 
 
-def _resolve(config: TrainConfig, examples: Examples, needed: Integers) -> Resolved:
-    """The configuration with everything decided that it leaves to the pairs."""
-    count, parts = needed.size, config.parts or choose_parts(needed)
-    batch_size = min(config.batch_size, max(4, count // 32))
-    epochs = min(max(EXAMPLES // count, FEWEST_EPOCHS), MOST_EPOCHS)
-    epochs = max(epochs, ceil(FEWEST_STEPS / ceil(count / batch_size)))
-    values = asdict(config) | {
-        "parts": parts,
-        "reach": config.reach or max(8, 2 * parts),
-        "epochs": config.epochs or epochs,
-        "patience": max(15, (config.epochs or epochs) // 4) if config.patience is None else config.patience,
-        "batch_size": batch_size,
-        "unseen": config.unseen if examples.copied_share() >= COPYING else 0.0,
-    }
-    return Resolved(**values)
+def train(
+    pairs: Sequence[Pair],
+    dev: Sequence[Pair],
+    config: TrainConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> TrainResult:
+    """Train on pairs and leave the best model in the folder `out`.
+
+    The best is that with the highest dev exact match, and of equals that with the highest dev log-probability. Beside
+    it there are `metrics.jsonl`, a line per epoch, and a checkpoint. With `resume` a run that was stopped goes on from
+    there, and on the CPU ends with the same weights, bit for bit, as if it had not been stopped. Without dev pairs the
+    first 1,000 training pairs take their place.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(pairs, dev, config)
+    settings, run = trainer.config, _begin(trainer, out, resume)
+    started = perf_counter() - run.total_seconds
+    while run.epoch < settings.epochs and not _enough(run, settings):
+        steps = trainer.steps(run.epoch)
+        while run.step < len(steps) and not _time_is_up(run, settings):
+            begun = perf_counter()
+            rate = _learning_rate(run, settings, settings.epochs * len(steps))
+            random = Random(f"{config.seed} {run.epoch} {run.step}")
+            loss, counted = trainer.step(steps[run.step], rate, random)
+            run.loss, run.counted = run.loss + loss, run.counted + counted
+            run.step, run.total_steps = run.step + 1, run.total_steps + 1
+            run.examples += sum(map(len, steps[run.step - 1]))
+            run.seconds += perf_counter() - begun
+            run.total_seconds = perf_counter() - started
+            if progress is not None and run.step < len(steps):
+                progress(_progress(run, settings, len(steps)))
+            if run.total_steps % STEPS_BETWEEN_CHECKPOINTS == 0:
+                trainer.save_checkpoint(run, out)
+        run.dev, run.dev_log_probability, run.warning = trainer.evaluate()
+        run.epoch += 1
+        run.total_seconds = perf_counter() - started
+        if run.dev > run.best:
+            run.gained = run.epoch
+        if (run.dev, run.dev_log_probability) > (run.best, run.best_log_probability):
+            run.best, run.best_log_probability, run.best_epoch = run.dev, run.dev_log_probability, run.epoch
+            trainer.save_model(run, out)
+        run.perfect = run.perfect + 1 if run.dev == 1 else 0
+        trainer.write_metrics(run, rate, out)
+        if progress is not None:
+            progress(_progress(run, settings, len(steps)))
+        run.step, run.loss, run.counted = 0, 0.0, 0
+        trainer.save_checkpoint(run, out)
+    return TrainResult(
+        best_dev_exact_match=run.best,
+        best_epoch=run.best_epoch,
+        epochs=run.epoch,
+        seconds=run.total_seconds,
+        examples_per_second=run.examples / max(run.seconds, 1e-9),
+        parts=settings.parts,
+        not_covered=trainer.not_covered,
+        parameters=sum(parameter.numel() for parameter in trainer.network.parameters()),
+        warnings=(run.warning,) if run.warning else (),
+    )
 
 
-def _card(training: Training, run: Run) -> str:
-    """What a reader of the model folder wants to know first."""
-    config, example = training.config, training.pairs[0]
-    given = ", features=[...]" if training.network.config.features else ""
-    return f"""# A grapheme model
+def _begin(trainer: Trainer, out: Path, resume: bool) -> Run:
+    """The run to continue, or a new one in a folder without traces of others."""
+    metrics = out / METRICS
+    if resume and (out / FILE).is_file():
+        state = load_checkpoint(out, trainer.network, trainer.average, trainer.optimizer)
+        if state["config"] != trainer.identity:
+            raise ModelError(f"the checkpoint in {out} was made with other pairs or options: train without resuming")
+        run = Run(**state["run"])
+        lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True) if metrics.is_file() else []
+        metrics.write_text("".join(lines[: run.epoch]), encoding="utf-8")
+        return run
+    (out / FILE).unlink(missing_ok=True)
+    metrics.write_text("", encoding="utf-8")
+    return Run()
 
-Turns one text into another, learned from {len(training.pairs):,} pairs such as `{example.input}` to `{example.target}`.
 
-- {run.dev:.2%} of {len(training.dev):,} dev pairs are exactly right (best of {run.epoch} epochs so far).
-- Loss `{config.loss}`, preset `{config.preset}`, seed {config.seed}, {config.parts} parts for each node.
-- A unit of input is a {config.input_unit}, of output a {config.target_unit}.
+def _enough(run: Run, config: Resolved) -> bool:
+    """Whether another epoch would be wasted, or is not allowed."""
+    # Before anything is right, the exact match cannot tell whether something is being learned.
+    impatient = 0 < config.patience <= run.epoch - run.gained and run.best > 0
+    return impatient or run.perfect >= PERFECT_EPOCHS or _time_is_up(run, config)
 
-```python
-from grapheme_nn import GraphTransformNet
 
-model = GraphTransformNet.load("this folder")
-model.transform(["{example.input}"]{given})
-```
-"""
+def _time_is_up(run: Run, config: TrainConfig) -> bool:
+    return config.time_limit is not None and run.total_seconds >= 60 * config.time_limit
+
+
+def _done(run: Run, config: TrainConfig, steps: int) -> float:
+    """The share of the run that is done, by steps or by time, whichever says more."""
+    by_time = 0.0 if config.time_limit is None else run.total_seconds / (60 * config.time_limit)
+    return min(max(run.total_steps / steps, by_time), 1.0)
+
+
+def _learning_rate(run: Run, config: TrainConfig, steps: int) -> float:
+    """Up in a line for the first part of the run, then down along half a cosine."""
+    done = _done(run, config, steps)
+    warm = (done + 1 / steps) / max(config.warmup, 1 / steps)
+    return config.learning_rate * min(warm, 1.0) * max((1 + cos(pi * done)) / 2, 1e-3)
+
+
+def _progress(run: Run, config: Resolved, steps: int) -> Progress:
+    done = max(_done(run, config, steps * config.epochs), 1e-9)
+    return Progress(
+        epoch=min(run.epoch + 1, config.epochs) if run.step < steps else max(run.epoch, 1),
+        epochs=config.epochs,
+        step=run.step,
+        steps=steps,
+        loss=run.loss / max(run.counted, 1),
+        dev_exact_match=run.dev,
+        examples_per_second=run.examples / max(run.seconds, 1e-9),
+        seconds_left=run.total_seconds * (1 - done) / done,
+    )

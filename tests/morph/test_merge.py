@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from grapheme_nn import is_acyclic, texts_to_batch
-from grapheme_nn.morph import Merge, history, reinforce
+from grapheme_nn.morph import Merge, Morph, history, reinforce
 from grapheme_nn.morph.heads import memberships
 from grapheme_nn.morph.similarity import pair_cosines
 from grapheme_nn.morph.truth import expected_loss, random_problem
@@ -215,9 +215,10 @@ def test_soft_edges_weigh_what_is_expected_over_all_outcomes(edges):
     weight = torch.rand(edge_index.size(1), dtype=torch.float64)
     merge = Merge(0.5, estimator="soft", temperature=2.0, reach=5).double()
     morph = merge(x, edge_index, weight)
-    pairs = merge.pairs(edge_index, torch.zeros(6, dtype=torch.long))
+    graph = Morph.start(x, edge_index)
+    pairs = merge.pairs(graph)
     similarity = pair_cosines(x, pairs)
-    plan = merge.plan(edge_index, pairs, similarity >= 0.5, similarity, 6)
+    plan = merge.plan(graph, pairs, similarity >= 0.5, similarity)
     gate = merge.logits(similarity).sigmoid().tolist()
     free = [node for node in range(6) if plan.parent[node] >= 0 and not plan.refused[plan.pair[node]]]
     expected = torch.zeros(6, 6, dtype=torch.float64)
@@ -276,8 +277,8 @@ def test_the_gradient_of_a_hard_merge_is_that_of_soft_with_columns_added_up(esti
     torch.manual_seed(1)
     logit = merge.logits(pair_cosines(x, CHAIN))
     score = logit if estimator == "straight_through" else logit + torch.rand_like(logit).logit()
-    plan = merge.plan(CHAIN, CHAIN, score.detach() >= 0, score, 6)
-    source, ancestor, soft, _ = memberships(plan, score, merge.reach)
+    plan = merge.plan(Morph.start(x, CHAIN), CHAIN, score.detach() >= 0, score)
+    source, ancestor, soft, *_ = memberships(plan, score, merge.reach)
     hard = morph.assignment.dense().detach()
     columns = torch.zeros_like(hard).index_put((source, plan.cluster[ancestor]), soft, accumulate=True)
     S = hard + columns - columns.detach()
@@ -381,15 +382,16 @@ def test_reinforce_is_unbiased(edges):
     for _ in range(2):
         theta = merge.theta.detach().expand(copies).clone().requires_grad_()
         morphs, losses = [], []
-        pairs = merge.pairs(edge_index, batch)
+        graph = Morph.start(many, edge_index, batch=batch)
+        pairs = merge.pairs(graph)
         for _ in range(samples):
             similarity = pair_cosines(many, pairs)
             logit = (similarity - theta.sigmoid()[batch[pairs[0]]]) / merge.temperature
             accepted = torch.rand_like(logit) < logit.sigmoid()
-            plan = merge.plan(edge_index, pairs, accepted, similarity, n * copies)
-            weight = torch.ones(edge_index.size(1), dtype=torch.float64)
-            morph = merge.morph(many, edge_index, weight, batch, plan, logit)
-            morphs.append(replace(morph, log_probability=merge.log_probability(logit, accepted, pairs, batch)))
+            plan = merge.plan(graph, pairs, accepted, similarity)
+            log_p = merge.log_probability(graph, logit, accepted, pairs)
+            morph = merge.morph(graph, plan, logit, sampled=log_p)
+            morphs.append(morph)
             losses.append(per_graph(morph, copies))
         surrogate = torch.stack(losses).mean(dim=0).sum() + reinforce(morphs, losses)
         for_theta, for_x = torch.autograd.grad(surrogate, (theta, many))

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from grapheme_nn import is_acyclic, text_to_graph
-from grapheme_nn.morph import Merge, Rewire, Split, history
-from grapheme_nn.morph.base import graph_order
+from grapheme_nn.morph import Merge, Morph, Rewire, Split, history
 
 DAG = torch.tensor([[0, 0, 1, 2, 0], [1, 2, 3, 3, 1]])
 
@@ -161,5 +160,6 @@ def test_what_else_is_in_the_batch_does_not_change_the_order():
     forward = torch.tensor([[0, 0, 1], [1, 2, 3]])  # by levels 3 would come after 1 and 2 as well, but 2 is no later
     backward = torch.tensor([[5, 6], [4, 4]])
     batch = torch.tensor([0] * 4 + [1] * 3)
-    assert graph_order(torch.cat([forward, backward], dim=1), batch).tolist() == [0, 1, 2, 3, 5, 6, 4]
-    assert graph_order(torch.tensor([[0, 2, 0], [1, 3, 3]]), torch.zeros(4).long()).tolist() == [0, 1, 2, 3]
+    graph = Morph.start(torch.zeros(7, 1), torch.cat([forward, backward], dim=1), batch=batch)
+    assert graph.in_order.tolist() == [0, 1, 2, 3, 5, 6, 4]
+    assert Morph.start(torch.zeros(4, 1), torch.tensor([[0, 2, 0], [1, 3, 3]])).in_order is None

@@ -1,4 +1,4 @@
-"""The room of the promise that a merged DAG is a DAG: which of the accepted pairs may merge.
+"""Which of the accepted pairs may merge, so that a merged DAG is a DAG.
 
 Clusters are the connected components of accepted pairs. Where the quotient graph has a cycle, the least similar pair
 inside that strongly connected component is refused, and so on until there is none. Done as told, this takes a search

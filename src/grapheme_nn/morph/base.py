@@ -1,20 +1,47 @@
-"""The room of what every change of a graph hands on, and of the history of many changes."""
+"""What every change of a graph hands on (`Morph`), what all operators have in common, and the history of changes."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import levels
+from grapheme_nn.graph import is_chain, levels
+from grapheme_nn.padding import Padding
 
 
-@dataclass(frozen=True, eq=False)
+class Condition(NamedTuple):
+    """What conditions the graphs of a batch without being part of them: f features each."""
+
+    x: Tensor  # [B, f, d]
+    mask: Tensor  # bool [B, f]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Morph:
-    """A graph after a change, and the assignment that tells how it came about.
+    """A graph inside a network: after a change, with the assignment that tells how it came about.
 
-    With n nodes before, k after, e' edges after:
+    With n nodes before and k after, features H [n, d] and adjacency A [n, n] before, the operators hand on
+
+        operator        x'                A'                                        S
+        Merge           S^T H             M^T A M                                   1 / size at (node, its cluster)
+        Merge, soft     S^T H             mean of M^T A M over all outcomes         as `Merge` states
+        SoftPool        S^T H             M^T A M                                   softmax over all clusters
+        LocalPool       S^T H             M^T A M                                   softmax over the nearest clusters
+        Split           W_r H + b_r       last child to first child, and a chain    1 at (node, each of its children)
+        Lift            H' + W S^T H + b  that before the change it takes back      1 at (cluster, each of its members)
+        Rewire          H                 gated A, and new edges forward            identity
+
+    A' without its diagonal; M is the membership of `assignment`. Every operator takes a `Morph`, so that they chain
+    (`nn.Sequential(Merge(), LocalPool(8))(data)`), and `history` leads back to the nodes that the chain began with.
+
+    A soft graph need not be acyclic. What makes it a DAG is its `order`: only edges that point forward in it count as
+    structure, and the others are weights that operators carry along.
     """
 
     x: Tensor  # [k, d]: features
@@ -22,8 +49,219 @@ class Morph:
     edge_weight: Tensor  # [e']
     batch: Tensor | None  # int64 [k]: the graph of each node, None where none was given
     assignment: Assignment  # n -> k
-    losses: dict[str, Tensor] = field(default_factory=dict)  # scalars by name, to be added to the task's own loss
-    log_probability: Tensor | None = None  # [number of graphs]: of the sampled decisions, where they were sampled
+    losses: dict[str, Tensor] = field(default_factory=dict)  # scalars to add to one's own loss, summed over the chain
+    log_probability: Tensor | None = None  # [graphs]: of the sampled decisions of the chain, where they were sampled
+    order: Tensor | None = None  # int64 [k]: the nodes graph after graph, in order; None where the edges tell
+    existence: Tensor | None = None  # [k] in [0, 1]: the probability that a node is there; None: all are
+    condition: Condition | None = None  # what conditions each graph, in a network
+    before: "Morph | None" = None  # the graph that was changed
+    graphs: int | None = None  # how many graphs there are; None: as `batch` says
+    unit: Tensor | None = None  # int64 [k]: what each node is, of the graph of data that a network's chain begins with
+
+    @classmethod
+    def start(
+        cls, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, batch: Tensor | None = None, **more: Any
+    ) -> Self:
+        """A graph before any change: nothing is checked."""
+        if edge_weight is None:
+            edge_weight = torch.ones(edge_index.size(1), dtype=x.dtype, device=x.device)
+        return cls(x, edge_index, edge_weight, batch, Assignment.identity(x.size(0), device=x.device), **more)
+
+    def changed(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor | None, assignment: Assignment, **own: Any
+    ) -> "Morph":
+        """The graph that this one becomes by a change, with all that travels along a chain."""
+        losses = dict(self.losses)
+        for name, value in own.pop("losses", {}).items():
+            losses[name] = losses[name] + value if name in losses else value
+        sampled = own.pop("log_probability", None)
+        if self.log_probability is not None:
+            sampled = self.log_probability if sampled is None else sampled + self.log_probability
+        if self.existence is not None and "existence" not in own:
+            own["existence"] = assignment.mean(self.existence)
+        travels = {"before": self, "condition": self.condition, "graphs": self.graphs}
+        return Morph(x, edge_index, edge_weight, batch, assignment, losses, sampled, **(travels | own))
+
+    def with_features(self, x: Tensor) -> "Morph":
+        """The same graph with other features: nothing about its structure has changed."""
+        twin = copy(self)
+        twin.__dict__["x"] = x
+        return twin
+
+    @property
+    def origin(self) -> "Morph":
+        """The graph that the chain began with."""
+        return self if self.before is None else self.before.origin
+
+    @cached_property
+    def history(self) -> Assignment:
+        """From the nodes that the chain began with to these: the product of all its assignments."""
+        if self.before is None:
+            return self.assignment
+        return self.before.history.compose(self.assignment)
+
+    @cached_property
+    def main_nodes(self) -> Tensor:
+        """Per node the one it is made of most, among the nodes that the chain began with: int64 [k], -1 for none."""
+        main = self.assignment.main_sources()
+        if self.before is None:
+            return main
+        return torch.where(main < 0, -1, self.before.main_nodes[main.clamp_min(0)])
+
+    @property
+    def num_nodes(self) -> int:
+        return self.x.size(0)
+
+    @cached_property
+    def num_graphs(self) -> int:
+        if self.graphs is not None:
+            return self.graphs
+        return 1 if self.batch is None else int(self.batch.max()) + 1 if self.batch.numel() else 0
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """The graph of each node, int64 [k]."""
+        if self.batch is not None:
+            return self.batch
+        return torch.zeros(self.num_nodes, dtype=torch.long, device=self.x.device)
+
+    @cached_property
+    def in_order(self) -> Tensor | None:
+        """The nodes graph after graph, each graph's in topological order, int64 [k]; None where that is 0, 1, 2, ...
+
+        By the edges of a node's own graph alone: what else is in the batch must not matter.
+        """
+        if self.order is not None:
+            return self.order
+        owner, backward = self.owner, self.edge_index[0] >= self.edge_index[1]
+        if bool(backward.any()):
+            place = torch.arange(self.num_nodes, device=owner.device)
+            unordered = torch.zeros_like(place).index_put_((owner[self.edge_index[0, backward]],), place.new_ones(()))
+            place = torch.where(unordered[owner].bool(), levels(self.edge_index, self.num_nodes), place)
+            place = place.argsort(stable=True)
+            return place[owner[place].argsort(stable=True)]
+        if self.batch is None or not bool((owner[1:] < owner[:-1]).any()):
+            return None
+        return owner.argsort(stable=True)
+
+    @cached_property
+    def place(self) -> Tensor:
+        """Where each node stands in order, int64 [k]."""
+        number = torch.arange(self.num_nodes, device=self.x.device)
+        return number if self.in_order is None else torch.empty_like(number).index_copy_(0, self.in_order, number)
+
+    @cached_property
+    def structure_edges(self) -> Tensor:
+        """The edges that make it a DAG, int64 [2, e]: all of them, unless an order says which."""
+        if self.order is None:
+            return self.edge_index
+        source, target = self.place[self.edge_index]
+        return self.edge_index[:, source < target]
+
+    @cached_property
+    def is_chain(self) -> bool:
+        """Whether every graph is one chain, numbered along it, as text is."""
+        edges, filled = self.structure_edges, self.padding.mask[:, :1].sum()
+        return edges.size(1) == self.num_nodes - int(filled) and is_chain(edges)
+
+    @cached_property
+    def padding(self) -> Padding:
+        """Where the nodes stand in dense tensors: each graph's in order."""
+        return Padding.of(self.owner, self.num_graphs, self.in_order)
+
+    def with_padding(self, padding: Padding) -> Self:
+        """This graph, for whose `padding` nobody has to look at its edges any more."""
+        self.__dict__["padding"] = padding
+        return self
+
+    def as_data(self) -> Data:
+        """The graph for PyG: `x`, `edge_index`, `edge_weight`; a `Batch` where there are several graphs."""
+        data = Data(x=self.x, edge_index=self.edge_index, edge_weight=self.edge_weight)
+        if self.batch is not None:
+            data = Batch(**data.to_dict(), batch=self.batch)
+            data._num_graphs = self.num_graphs
+        if self.existence is not None:
+            data.existence = self.existence
+        return data
+
+    def __repr__(self) -> str:
+        edges, channels = self.edge_index.size(1), self.x.size(1)
+        return f"Morph({self.num_nodes} nodes, {edges} edges, {channels} channels, {self.num_graphs} graphs)"
+
+
+class Operator(nn.Module):
+    """An operator that changes graphs. Subclasses define `change`, from `Morph` to `Morph` (see `Morph.changed`).
+
+    Called with a `Morph`, a PyG `Data` or `Batch`, or with tensors: x float [n, d], edge_index int [2, e], edge_weight
+    [e] (1 each by default), batch int [n] (one graph by default).
+    """
+
+    channels: int | None = None  # d, where the operator was made for a number of channels
+
+    def forward(
+        self,
+        x: Tensor | Morph | Data,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Morph:
+        graph = as_graph(x, edge_index, edge_weight, batch)
+        if self.channels not in (None, graph.x.size(1)):
+            raise ValueError(f"x has {graph.x.size(1)} channels, but this operator was made for {self.channels}")
+        for parameter in self.parameters():
+            if parameter.dim() and parameter.dtype != graph.x.dtype:
+                raise TypeError(
+                    f"x is {graph.x.dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
+                    "convert one of them with .to()"
+                )
+            break
+        return self.change(graph)
+
+    def change(self, graph: Morph) -> Morph:
+        """The graph after the change."""
+        raise TypeError(f"{type(self).__name__} does not define change(graph), which an operator is")
+
+
+def as_graph(
+    x: Tensor | Morph | Data, edge_index: Tensor | None, edge_weight: Tensor | None, batch: Tensor | None
+) -> Morph:
+    """Whatever stands for a graph, checked, with int64 indices in memory order."""
+    if isinstance(x, Morph):
+        return x
+    if isinstance(x, Data):
+        x, edge_index, edge_weight, batch = x.x, x.edge_index, x.get("edge_weight"), x.get("batch")
+    if not isinstance(x, Tensor) or x.dim() != 2 or not x.is_floating_point():
+        found = f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"x must be floating point of shape [n, d], but is {found}")
+    if edge_index is None:
+        raise ValueError("edge_index is missing: give the edges as integers of shape [2, e]")
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.is_floating_point():
+        raise ValueError(
+            f"edge_index must be integers of shape [2, e], but is {edge_index.dtype} {list(edge_index.shape)}"
+        )
+    for name, tensor in (("edge_index", edge_index), ("edge_weight", edge_weight), ("batch", batch)):
+        if tensor is not None and tensor.device != x.device:
+            raise ValueError(f"{name} is on {tensor.device}, but x is on {x.device}: move one of them with .to()")
+    if edge_index.numel():
+        least, most = (int(end) for end in edge_index.aminmax())
+        if least < 0 or most >= x.size(0):
+            wrong = least if least < 0 else most
+            raise ValueError(f"edge_index refers to node {wrong}, but the graph has {x.size(0)} nodes")
+    if edge_weight is not None:
+        if edge_weight.shape != edge_index.shape[1:]:
+            raise ValueError(
+                f"edge_weight has shape {list(edge_weight.shape)}, but there are {edge_index.size(1)} edges"
+            )
+        edge_weight = edge_weight.to(x.dtype).contiguous()
+    if batch is not None:
+        if batch.shape != x.shape[:1] or batch.is_floating_point():
+            raise ValueError(
+                f"batch must be one integer per node, but is {batch.dtype} {list(batch.shape)} for {x.size(0)} nodes"
+            )
+        batch = batch.long().contiguous()
+        if batch.numel() and bool((batch[edge_index[0].long()] != batch[edge_index[1].long()]).any()):
+            raise ValueError("an edge leads from one graph of the batch to another: graphs do not mix")
+    return Morph.start(x.contiguous(), edge_index.long().contiguous(), edge_weight, batch)
 
 
 def history(morphs: Sequence[Morph]) -> Assignment:
@@ -34,48 +272,3 @@ def history(morphs: Sequence[Morph]) -> Assignment:
     for morph in morphs[1:]:
         total = total.compose(morph.assignment)
     return total
-
-
-def weights_or_ones(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
-    """The weights of the edges [e], in the type of the features; 1 each where none are given. Checks what was given."""
-    if x.dim() != 2 or not x.is_floating_point():
-        raise ValueError(f"x must be floating point of shape [n, d], but is {x.dtype} {list(x.shape)}")
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(f"edge_index must have shape [2, e], but has {list(edge_index.shape)}")
-    if edge_index.device != x.device:
-        raise ValueError(f"edge_index is on {edge_index.device}, but x is on {x.device}: move one of them with .to()")
-    if edge_weight is None:
-        return torch.ones(edge_index.size(1), dtype=x.dtype, device=x.device)
-    if edge_weight.shape != edge_index.shape[1:]:
-        raise ValueError(f"edge_weight has shape {list(edge_weight.shape)}, but there are {edge_index.size(1)} edges")
-    return edge_weight.to(x.dtype)
-
-
-def check_channels(x: Tensor, channels: int) -> None:
-    if x.size(-1) != channels:
-        raise ValueError(f"x has {x.size(-1)} channels, but this operator was made for {channels}")
-
-
-def batch_or_zeros(x: Tensor, batch: Tensor | None) -> Tensor:
-    """The graph of each node, int64 [n]."""
-    if batch is None:
-        return torch.zeros(x.size(0), dtype=torch.long, device=x.device)
-    if batch.shape != x.shape[:1]:
-        raise ValueError(f"batch has shape {list(batch.shape)}, but there are {x.size(0)} nodes")
-    return batch
-
-
-def graph_order(edge_index: Tensor, batch: Tensor) -> Tensor:
-    """The nodes graph after graph, each graph's in its own topological order, int64 [n].
-
-    As `topological_order`, but by the edges of a node's own graph alone: what else is in the batch must not matter.
-    """
-    n = batch.numel()
-    place = torch.arange(n, device=batch.device)
-    backward = edge_index[0] >= edge_index[1]
-    if bool(backward.any()):
-        unordered = torch.zeros_like(place).index_put_((batch[edge_index[0, backward]],), place.new_ones(()))
-        place = torch.where(unordered[batch].bool(), levels(edge_index, n), place)
-        place = place.argsort(stable=True)
-        return place[batch[place].argsort(stable=True)]
-    return batch.argsort(stable=True)

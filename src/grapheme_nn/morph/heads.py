@@ -1,4 +1,4 @@
-"""The room of heads: which nodes merge, and, where nothing is decided yet, how likely each is to head whom."""
+"""Clusters as trees with a head: which nodes merge, or how likely each node is to head which others."""
 
 from typing import NamedTuple
 
@@ -20,8 +20,18 @@ class Plan(NamedTuple):
     refused: Tensor  # bool [c]: accepted pairs that would have closed a cycle
 
 
-def memberships(plan: Plan, score: Tensor, reach: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The entries of the soft S: the node, the head, and S and M there, each [nnz]."""
+class Memberships(NamedTuple):
+    """The entries of the soft S."""
+
+    source: Tensor  # int64 [nnz]: the node
+    head: Tensor  # int64 [nnz]: the node that heads its cluster
+    soft: Tensor  # [nnz]: S there
+    member: Tensor  # [nnz]: M there
+    is_head: Tensor  # [n]: the probability that a node heads a cluster
+
+
+def memberships(plan: Plan, score: Tensor, reach: int) -> Memberships:
+    """The entries of the soft S, from the log-odds `score` [c] of the candidate pairs."""
     n = plan.parent.numel()
     pair = plan.pair.clamp_min(0)
     free = plan.parent >= 0
@@ -40,7 +50,7 @@ def memberships(plan: Plan, score: Tensor, reach: int) -> tuple[Tensor, Tensor, 
     is_head = 1 - gate
     mass = torch.zeros_like(gate).index_add(0, ancestor, way)  # at least 1: every node reaches itself
     soft = (is_head / mass).index_select(0, ancestor) * way
-    return source, ancestor, soft, is_head.index_select(0, ancestor) * way
+    return Memberships(source, ancestor, soft, is_head.index_select(0, ancestor) * way, is_head)
 
 
 def expected_edges(

@@ -1,14 +1,14 @@
-"""The room of local pooling: soft clusters along the topological order, in time linear in the number of nodes."""
+"""Soft pooling along the topological order, in time linear in the number of nodes."""
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.morph.base import Morph, batch_or_zeros, check_channels, graph_order, weights_or_ones
+from grapheme_nn.morph.base import Morph, Operator
 
 
-class LocalPool(nn.Module):
+class LocalPool(Operator):
     """Soft pooling into k = ceil(ratio n) clusters, where a node may join only the `reach` nearest of them.
 
     Each node takes a learned step a_i = softplus(w . x_i + b) along the topological order of its graph. The steps,
@@ -36,40 +36,46 @@ class LocalPool(nn.Module):
         self.step = nn.Linear(channels, 1)
         self.log_width = nn.Parameter(torch.zeros(()))
 
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, batch: Tensor | None = None
-    ) -> Morph:
-        check_channels(x, self.channels)
-        edge_weight = weights_or_ones(x, edge_index, edge_weight)
-        graph = batch_or_zeros(x, batch)
-        n = x.size(0)
-        num_graphs = int(graph.max()) + 1 if n else 0
-        nodes = torch.bincount(graph, minlength=num_graphs)  # [graphs]
+    def reset_parameters(self) -> None:
+        self.step.reset_parameters()
+        with torch.no_grad():
+            self.log_width.zero_()
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, ratio={self.ratio}, reach={self.reach}"
+
+    def change(self, graph: Morph) -> Morph:
+        x, owner, n = graph.x, graph.owner, graph.num_nodes
+        nodes = torch.bincount(owner, minlength=graph.num_graphs)  # [graphs]
         clusters = (nodes * self.ratio).ceil().long()
         first = clusters.cumsum(0) - clusters  # the number of each graph's first cluster
 
-        place = self._places(x, graph_order(edge_index, graph), graph, clusters)  # float64 [n]
+        place = self._places(graph, clusters)  # float64 [n]
         near = (place - (self.reach - 1) / 2).round().long()[:, None] + torch.arange(self.reach, device=x.device)
-        valid = (near >= 0) & (near < clusters[graph][:, None])  # [n, reach]
+        valid = (near >= 0) & (near < clusters[owner][:, None])  # [n, reach]
         distance = (place[:, None] - near).to(x.dtype)
         score = (-distance.square() / self.log_width.exp()).masked_fill(~valid, -torch.inf)
         member = score.softmax(dim=1)[valid]
 
         source = torch.arange(n, device=x.device)[:, None].expand_as(near)[valid]
-        target = (near + first[graph][:, None])[valid]
+        target = (near + first[owner][:, None])[valid]
         k = int(clusters.sum())
         mass = scatter(member, target, dim_size=k)
         # A cluster that nothing is near to is empty, and 0 / 0 is not its feature.
         weight = member / mass.clamp_min(torch.finfo(x.dtype).tiny)[target]
-        assignment = Assignment._unchecked(source, target, weight, n, k, member)
-        edges, weights = assignment.connect(edge_index, edge_weight)
-        owner = torch.arange(num_graphs, device=x.device).repeat_interleave(clusters)
-        return Morph(assignment.reduce(x), edges, weights, None if batch is None else owner, assignment)
+        assignment = Assignment.unchecked(source, target, weight, n, k, member)
+        edges, weights = assignment.connect(graph.edge_index, graph.edge_weight)
+        batch = None
+        if graph.batch is not None:
+            batch = torch.arange(graph.num_graphs, device=x.device).repeat_interleave(clusters)
+        order = torch.arange(k, device=x.device)
+        return graph.changed(assignment.reduce(x), edges, weights, batch, assignment, order=order)
 
-    def _places(self, x: Tensor, order: Tensor, graph: Tensor, clusters: Tensor) -> Tensor:
+    def _places(self, graph: Morph, clusters: Tensor) -> Tensor:
         """t of each node, [n]. In float64: among a million nodes, float32 cannot tell neighbours apart."""
-        step = nn.functional.softplus(self.step(x)[:, 0].double())[order]
-        owner = graph[order]
+        order = torch.arange(graph.num_nodes, device=graph.x.device) if graph.in_order is None else graph.in_order
+        step = nn.functional.softplus(self.step(graph.x)[:, 0].double())[order]
+        owner = graph.owner[order]
         length = scatter(step, owner, dim_size=clusters.numel())  # [graphs]
         before = step.cumsum(0) - step / 2 - (length.cumsum(0) - length)[owner]
         place = clusters[owner] * before / length[owner] - 0.5

@@ -1,7 +1,6 @@
-"""The room of merging: nodes that are alike become one, and what is alike enough is learned."""
+"""Merging of similar nodes with a learned threshold: a DAG stays a DAG."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import log
 from typing import Any, Literal, get_args
 
@@ -12,8 +11,9 @@ from torch.nn.functional import logsigmoid
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.graph import is_chain, levels
 from grapheme_nn.morph.acyclic import acyclic_clusters, rooted, spanning_forest
-from grapheme_nn.morph.base import Morph, batch_or_zeros, graph_order, weights_or_ones
+from grapheme_nn.morph.base import Morph, Operator
 from grapheme_nn.morph.heads import Plan, expected_edges, memberships
 from grapheme_nn.morph.similarity import pair_cosines
 from grapheme_nn.sparse import row_products
@@ -22,7 +22,7 @@ Candidates = Literal["edges", "window", "all"]
 Estimator = Literal["soft", "straight_through", "gumbel", "reinforce"]
 
 
-class Merge(nn.Module):
+class Merge(Operator):
     """Merges nodes whose features are similar; a DAG stays a DAG; the threshold is learned.
 
         similarity(i, j) = cos(x_i, x_j)            for each candidate pair
@@ -84,47 +84,55 @@ class Merge(nn.Module):
             raise ValueError(f"ratio is the share of nodes merged away, in [0, 1), but is {ratio}")
         self.candidates, self.window, self.estimator = candidates, window, estimator
         self.temperature, self.reach, self.ratio = temperature, reach, ratio
-        self.theta = nn.Parameter(torch.tensor(log(threshold / (1 - threshold))))
+        self._threshold = threshold
+        self.theta = nn.Parameter(torch.empty(()))
+        self.reset_parameters()
 
     @property
     def threshold(self) -> Tensor:
         """tau, the similarity from which on nodes merge."""
         return self.theta.sigmoid()
 
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, batch: Tensor | None = None
-    ) -> Morph:
-        edge_weight = weights_or_ones(x, edge_index, edge_weight)
-        pairs = self.pairs(edge_index, batch_or_zeros(x, batch))
-        similarity = pair_cosines(x, pairs)
+    def reset_parameters(self) -> None:
+        """The threshold that it began with."""
+        with torch.no_grad():
+            self.theta.fill_(log(self._threshold / (1 - self._threshold)))
+
+    def extra_repr(self) -> str:
+        own = {name: getattr(self, name) for name in ("candidates", "estimator", "temperature", "reach", "ratio")}
+        return f"threshold={float(self.threshold):.3g}, " + ", ".join(f"{name}={value!r}" for name, value in own.items())
+
+    def change(self, graph: Morph) -> Morph:
+        pairs = self.pairs(graph)
+        similarity = pair_cosines(graph.x, pairs)
         logit = self.logits(similarity)
         estimator = self.estimator if self.training else None
         score = logit
         if estimator in ("gumbel", "reinforce"):
             # Logistic noise: score >= 0 with probability p.
-            score = logit + torch.rand_like(logit).clamp_min(torch.finfo(x.dtype).tiny).logit()
+            score = logit + torch.rand_like(logit).clamp_min(torch.finfo(logit.dtype).tiny).logit()
         # What decides the order of refusal must also decide the forest, or a cluster could hang together by pairs
         # outside it. Only `gumbel` needs the forest of what was sampled.
         strength = score if estimator == "gumbel" else similarity
-        plan = self.plan(edge_index, pairs, score >= 0, strength, x.size(0))
+        plan = self.plan(graph, pairs, score >= 0, strength)
         if estimator == "soft":
-            return self._soft_morph(x, edge_index, edge_weight, batch, plan, logit)
+            return self._soft_morph(graph, plan, logit)
         relaxed = score if estimator in ("straight_through", "gumbel") else None
-        morph = self.morph(x, edge_index, edge_weight, batch, plan, logit, relaxed)
-        if estimator == "reinforce":
-            return replace(morph, log_probability=self.log_probability(logit, score >= 0, pairs, batch))
-        return morph
+        sampled = self.log_probability(graph, logit, score >= 0, pairs) if estimator == "reinforce" else None
+        return self.morph(graph, plan, logit, relaxed, sampled)
 
-    def pairs(self, edge_index: Tensor, batch: Tensor) -> Tensor:
+    def pairs(self, graph: Morph) -> Tensor:
         """The candidate pairs of a graph, int64 [2, c], the smaller node first, each pair once."""
-        n = batch.numel()
+        n, edge_index, batch = graph.num_nodes, graph.edge_index, graph.owner
         if self.candidates == "edges":
-            if bool((edge_index[1] == edge_index[0] + 1).all() and (edge_index[0].diff() > 0).all()):
+            if is_chain(edge_index):
                 return edge_index
             low, high = edge_index.amin(dim=0), edge_index.amax(dim=0)
         else:
             windowed = self.candidates == "window"
-            order = graph_order(edge_index, batch) if windowed else batch.argsort(stable=True)
+            order = graph.in_order if windowed else batch.argsort(stable=True)
+            if order is None:
+                order = torch.arange(n, device=batch.device)
             span = self.window if windowed else int(torch.bincount(batch).max()) - 1 if n else 0
             place = torch.arange(n, device=batch.device)[:, None]
             later = place + torch.arange(1, span + 1, device=batch.device)
@@ -139,12 +147,13 @@ class Merge(nn.Module):
         """The log-odds of merging, [c]: p is their sigmoid."""
         return (similarity - self.threshold.to(similarity.dtype)) / self.temperature
 
-    def plan(self, edge_index: Tensor, pairs: Tensor, accepted: Tensor, strength: Tensor, num_nodes: int) -> Plan:
+    def plan(self, graph: Morph, pairs: Tensor, accepted: Tensor, strength: Tensor) -> Plan:
         """Which of the accepted pairs merge, the weakest refused first where there would be a cycle."""
         if not bool(strength.detach().isfinite().all()):
             raise ValueError("x has values that are not finite, so its nodes have no similarity")
         near, far = pairs
-        if self.candidates == "edges" and edge_index is pairs:  # chains: merging neighbours on a line closes no cycle
+        num_nodes, edge_index = graph.num_nodes, graph.structure_edges
+        if edge_index is pairs:  # chains: merging neighbours on a line closes no cycle
             link = torch.full((num_nodes,), -1, device=pairs.device)
             link[far] = torch.arange(far.numel(), device=pairs.device)
             begins = torch.ones(num_nodes, dtype=torch.bool, device=pairs.device)
@@ -163,56 +172,65 @@ class Merge(nn.Module):
         parts = (merged.cluster, above, branch, merged.refused)
         return Plan(*(torch.from_numpy(part).to(pairs.device) for part in parts))
 
-    def log_probability(self, logit: Tensor, accepted: Tensor, pairs: Tensor, batch: Tensor | None) -> Tensor:
-        """Log of the probability of these decisions, [number of graphs]."""
+    def log_probability(self, graph: Morph, logit: Tensor, accepted: Tensor, pairs: Tensor) -> Tensor:
+        """Log of the probability of these decisions, [graphs]."""
         log_p = logsigmoid(torch.where(accepted, logit, -logit))
-        if batch is None:
-            return log_p.sum()[None]
-        graphs = int(batch.max()) + 1 if batch.numel() else 0
-        total: Tensor = scatter(log_p, batch[pairs[0]], dim_size=graphs)
+        total: Tensor = scatter(log_p, graph.owner[pairs[0]], dim_size=graph.num_graphs)
         return total
 
     def morph(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor,
-        batch: Tensor | None,
-        plan: Plan,
-        logit: Tensor,
-        relaxed: Tensor | None = None,
+        self, graph: Morph, plan: Plan, logit: Tensor, relaxed: Tensor | None = None, sampled: Tensor | None = None
     ) -> Morph:
         """The graph in which a plan has been carried out, with the gradient of `soft` where scores are given for it."""
-        n, k = x.size(0), int(plan.cluster.max()) + 1 if x.size(0) else 0
+        x, n, k = graph.x, graph.num_nodes, int(plan.cluster.max()) + 1 if graph.num_nodes else 0
         assignment = Assignment.from_clusters(plan.cluster, k)
-        edges, weights = assignment.connect(edge_index, edge_weight)
+        edges, weights = assignment.connect(graph.edge_index, graph.edge_weight)
+        own: dict[str, Any] = {"losses": self._losses(logit, n, k), "log_probability": sampled}
         if relaxed is None:
             features = assignment.reduce(x)
         else:
-            source, ancestor, soft, _ = memberships(plan, relaxed, self.reach)
-            target = plan.cluster[ancestor]
-            features = _StraightThrough.apply(x, soft, assignment, source, target)  # type: ignore[no-untyped-call]
-            own = torch.where(plan.cluster[source] == target, soft - soft.detach(), 0)
-            weight = assignment.weight.to(x.dtype).index_add(0, source, own)
-            assignment = Assignment._unchecked(assignment.source, plan.cluster, weight, n, k)
-        owner = None if batch is None else torch.empty_like(batch[:k]).scatter_(0, plan.cluster, batch)
-        return Morph(features, edges, weights, owner, assignment, self._losses(logit, n, k))
+            entries = memberships(plan, relaxed, self.reach)
+            target = plan.cluster[entries.head]
+            features = _StraightThrough.apply(x, entries.soft, assignment, entries.source, target)  # type: ignore[no-untyped-call]
+            inside = torch.where(plan.cluster[entries.source] == target, entries.soft - entries.soft.detach(), 0)
+            weight = assignment.weight.to(x.dtype).index_add(0, entries.source, inside)
+            # A cluster is there; it would be there less if its heads were likelier to fall into others.
+            heads = entries.is_head - entries.is_head.detach()
+            own["existence"] = self._existence(graph, assignment, heads.new_ones(k).index_add(0, plan.cluster, heads))
+            assignment = Assignment.unchecked(assignment.source, plan.cluster, weight, n, k)
+        if graph.order is not None:
+            carried, _ = assignment.connect(graph.structure_edges)
+            own["order"] = _order(carried, plan.cluster, graph, k)
+        owner = None if graph.batch is None else torch.empty_like(graph.batch[:k]).scatter_(0, plan.cluster, graph.batch)
+        return graph.changed(features, edges, weights, owner, assignment, **own)
 
-    def _soft_morph(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor | None, plan: Plan, logit: Tensor
-    ) -> Morph:
-        n = x.size(0)
-        source, target, weight, member = memberships(plan, logit, self.reach)
-        assignment = Assignment._unchecked(source, target, weight, n, n, member)
-        edges, weights = expected_edges(edge_index, edge_weight, plan, source, target, member, self.reach)
+    def _soft_morph(self, graph: Morph, plan: Plan, logit: Tensor) -> Morph:
+        n = graph.num_nodes
+        source, head, soft, member, is_head = memberships(plan, logit, self.reach)
+        assignment = Assignment.unchecked(source, head, soft, n, n, member)
+        edges, weights = expected_edges(graph.edge_index, graph.edge_weight, plan, source, head, member, self.reach)
         losses = self._losses(logit, n, int(plan.cluster.max()) + 1 if n else 0)
-        return Morph(assignment.reduce(x), edges, weights, batch, assignment, losses)
+        order = torch.arange(n, device=graph.x.device) if graph.in_order is None else graph.in_order
+        own = {"losses": losses, "order": order, "existence": self._existence(graph, assignment, is_head)}
+        return graph.changed(assignment.reduce(graph.x), edges, weights, graph.batch, assignment, **own)
+
+    @staticmethod
+    def _existence(graph: Morph, assignment: Assignment, own: Tensor) -> Tensor:
+        return own if graph.existence is None else own * assignment.mean(graph.existence)
 
     def _losses(self, logit: Tensor, n: int, k: int) -> dict[str, Tensor]:
         if self.ratio is None:
             return {}
         mean = logit.sigmoid().sum() / max(n, 1)
         return {"ratio": ((n - k) / max(n, 1) + (mean - mean.detach()) - self.ratio).square()}
+
+
+def _order(carried: Tensor, cluster: Tensor, graph: Morph, k: int) -> Tensor:
+    """The clusters graph after graph, in an order in which the edges that make up the DAG point forward."""
+    number = torch.arange(k, device=cluster.device)
+    by_level = levels(carried, k).argsort(stable=True)
+    owner = torch.empty_like(number).scatter_(0, cluster, graph.owner)
+    return by_level[owner[by_level].argsort(stable=True)]
 
 
 class _StraightThrough(torch.autograd.Function):

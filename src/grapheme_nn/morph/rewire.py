@@ -1,4 +1,4 @@
-"""The room of rewiring: edges are deleted and inserted, forward only."""
+"""Deletion and insertion of edges, forward in topological order only."""
 
 from math import sqrt
 
@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.morph.base import Morph, batch_or_zeros, check_channels, graph_order, weights_or_ones
+from grapheme_nn.morph.base import Morph, Operator
 
 
-class Rewire(nn.Module):
+class Rewire(Operator):
     """Deletes edges of a DAG and inserts new ones, at most `reach` places forward in topological order.
 
         gate(i, j) = sigmoid(q(x_i) . k(x_j) / sqrt(d) + b)        b: one bias for edges that exist, one for new ones
@@ -29,14 +29,24 @@ class Rewire(nn.Module):
         self.channels, self.reach = channels, reach
         self.query = nn.Linear(channels, channels, bias=False)
         self.key = nn.Linear(channels, channels, bias=False)
-        self.bias = nn.Parameter(torch.tensor([2.0, -2.0]))  # at first, what exists stays and nothing is new
+        self.bias = nn.Parameter(torch.empty(2))
+        self.reset_parameters()
 
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, batch: Tensor | None = None
-    ) -> Morph:
-        check_channels(x, self.channels)
-        edge_weight = weights_or_ones(x, edge_index, edge_weight)
-        pairs = torch.cat([edge_index, self._new_pairs(edge_index, batch_or_zeros(x, batch))], dim=1)
+    def reset_parameters(self) -> None:
+        self.query.reset_parameters()
+        self.key.reset_parameters()
+        with torch.no_grad():
+            self.bias.copy_(torch.tensor([2.0, -2.0]))  # at first, what exists stays and nothing is new
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, reach={self.reach}"
+
+    def change(self, graph: Morph) -> Morph:
+        x, edge_index, edge_weight = graph.x, graph.edge_index, graph.edge_weight
+        if graph.order is not None:  # what points back in a soft graph is no structure, and would close cycles
+            source, target = graph.place[edge_index]
+            edge_index, edge_weight = edge_index[:, source < target], edge_weight[source < target]
+        pairs = torch.cat([edge_index, self._new_pairs(graph, edge_index)], dim=1)
         is_new = torch.arange(pairs.size(1), device=x.device) >= edge_index.size(1)
         score = (self.query(x)[pairs[0]] * self.key(x)[pairs[1]]).sum(dim=1) / sqrt(self.channels)
         gate = (score + self.bias[is_new.long()]).sigmoid()
@@ -46,12 +56,13 @@ class Rewire(nn.Module):
             weight = weight * (hard + (gate - gate.detach()))
         else:
             pairs, weight = pairs[:, hard.bool()], weight[hard.bool()]
-        return Morph(x, pairs, weight, batch, Assignment.identity(x.size(0), device=x.device))
+        same = Assignment.identity(x.size(0), device=x.device)
+        return graph.changed(x, pairs, weight, graph.batch, same, order=graph.in_order)
 
-    def _new_pairs(self, edge_index: Tensor, batch: Tensor) -> Tensor:
+    def _new_pairs(self, graph: Morph, edge_index: Tensor) -> Tensor:
         """Pairs at most `reach` places apart in the topological order of their graph, that are not edges, [2, p]."""
-        n = batch.numel()
-        order = graph_order(edge_index, batch)
+        n, batch = graph.num_nodes, graph.owner
+        order = torch.arange(n, device=batch.device) if graph.in_order is None else graph.in_order
         steps = torch.arange(1, self.reach + 1, device=order.device)
         place = torch.arange(n, device=order.device)[:, None].expand(n, self.reach)
         later = place + steps

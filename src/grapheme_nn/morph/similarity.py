@@ -1,4 +1,4 @@
-"""The room of likeness: the cosine of many pairs of rows."""
+"""Cosine similarity of many pairs of rows, with a hand-written adjoint."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.graph import is_chain
 from grapheme_nn.sparse import row_products
 
 
@@ -40,7 +41,7 @@ class _PairCosines(torch.autograd.Function):
         weight = gradient * scale
         turned = torch.zeros_like(inverse).index_add_(0, near, gradient * cosine).index_add_(0, far, gradient * cosine)
         turned *= -inverse.square()
-        if bool((far == near + 1).all()):  # neighbours on chains: no need to look rows up
+        if is_chain(pairs):  # neighbours on chains: no need to look rows up
             step = inverse.new_zeros(n - 1, 1).index_add_(0, near, weight[:, None])
             result = x * turned[:, None]
             result[:-1].addcmul_(x[1:], step)
@@ -49,4 +50,4 @@ class _PairCosines(torch.autograd.Function):
         # dL/dx = W x with a sparse W: an assignment whose S^T it is.
         node = torch.arange(n, device=x.device)
         sources, targets = torch.cat([near, far, node]), torch.cat([far, near, node])
-        return Assignment._unchecked(sources, targets, torch.cat([weight, weight, turned]), n, n).reduce(x), None
+        return Assignment.unchecked(sources, targets, torch.cat([weight, weight, turned]), n, n).reduce(x), None

@@ -1,7 +1,6 @@
-"""The room of soft pooling: every node joins every cluster a little (DiffPool), at the cost of the edges alone."""
+"""DiffPool at the cost of the edges alone: every node joins every cluster of its graph a little."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -10,14 +9,15 @@ from torch.autograd.function import once_differentiable
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.morph.base import Morph, batch_or_zeros, check_channels, weights_or_ones
+from grapheme_nn.morph.base import Morph, Operator
+from grapheme_nn.padding import Padding
 
 # Graphs up to this size are padded and go through dense products together; where padding would multiply the nodes by
 # more than this, or graphs are larger, A stays sparse.
 _SMALL, _WASTE = 64, 4
 
 
-class SoftPool(nn.Module):
+class SoftPool(Operator):
     """DiffPool: k soft clusters a graph, from scores that are learned (Ying et al., 2018).
 
         S = softmax(x W + b)        x' = S^T x        A' = S^T A S without its diagonal
@@ -40,57 +40,37 @@ class SoftPool(nn.Module):
         self.channels, self.clusters = channels, clusters
         self.score = nn.Linear(channels, clusters)
 
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, batch: Tensor | None = None
-    ) -> Morph:
-        check_channels(x, self.channels)
-        edge_weight = weights_or_ones(x, edge_index, edge_weight)
-        graphs = _Graphs.of(edge_index, batch_or_zeros(x, batch), alone=batch is None)
+    def reset_parameters(self) -> None:
+        self.score.reset_parameters()
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, clusters={self.clusters}"
+
+    def change(self, graph: Morph) -> Morph:
+        x, k = graph.x, self.clusters
+        graphs = _Graphs.of(graph)
         features, coarse, link, entropy, member = _Pool.apply(  # type: ignore[no-untyped-call]
-            graphs.pad(self.score(x)), graphs.pad(x), edge_weight, graphs
+            graphs.pad(self.score(x)), graphs.pad(x), graph.edge_weight, graphs
         )
-        k, num_graphs = self.clusters, graphs.nodes.numel()
+        num_graphs = graphs.nodes.numel()
         cluster = torch.arange(num_graphs * k, device=x.device).view(num_graphs, k)
         near = cluster[:, :, None].expand(-1, k, k)
         weight = graphs.unpad(member).flatten()
-        return Morph(
-            x=features.reshape(num_graphs * k, x.size(1)),
-            edge_index=torch.stack([_off_diagonal(near), _off_diagonal(near.transpose(1, 2))]),
-            edge_weight=_off_diagonal(coarse),
-            batch=None if batch is None else torch.arange(num_graphs, device=x.device).repeat_interleave(k),
-            assignment=_EveryCluster.of(weight, graphs.owner, num_graphs, k),
+
+        def make() -> tuple[Tensor, Tensor, Tensor]:
+            node = torch.arange(x.size(0), device=x.device)[:, None].expand(-1, k).flatten()
+            return node, cluster[graph.owner].flatten(), weight
+
+        return graph.changed(
+            features.reshape(num_graphs * k, x.size(1)),
+            torch.stack([_off_diagonal(near), _off_diagonal(near.transpose(1, 2))]),
+            _off_diagonal(coarse),
+            None if graph.batch is None else torch.arange(num_graphs, device=x.device).repeat_interleave(k),
+            # As large as all else together: its places are made when asked for.
+            Assignment.lazy(make, x.size(0), num_graphs * k, membership=weight),
             losses={"link": link.mean().to(x.dtype), "entropy": entropy.mean()},
+            order=cluster.flatten(),
         )
-
-
-class _EveryCluster(Assignment):
-    """Each node in every cluster of its graph. The places follow from that; they are made when asked for."""
-
-    _owner: Tensor  # int64 [n]
-    _clusters: int  # k, of each graph
-
-    @classmethod
-    def of(cls, weight: Tensor, owner: Tensor, num_graphs: int, clusters: int) -> "_EveryCluster":
-        assignment = object.__new__(cls)
-        assignment.__dict__.update(
-            weight=weight,
-            membership=weight,
-            num_sources=owner.numel(),
-            num_targets=num_graphs * clusters,
-            _owner=owner,
-            _clusters=clusters,
-        )
-        return assignment
-
-    @cached_property
-    def source(self) -> Tensor:
-        node = torch.arange(self.num_sources, device=self.weight.device)
-        return node[:, None].expand(-1, self._clusters).flatten()
-
-    @cached_property
-    def target(self) -> Tensor:
-        cluster = torch.arange(self._clusters, device=self.weight.device)
-        return (self._owner[:, None] * self._clusters + cluster).flatten()
 
 
 def _off_diagonal(matrices: Tensor) -> Tensor:
@@ -111,35 +91,32 @@ class _Graphs:
     owner: Tensor  # int64 [n]
     nodes: Tensor  # int64 [graphs]
     size: int
-    row: Tensor | None  # int64 [n]: the row of each node, None where no row is padding
+    padding: Padding | None  # None where no row is padding
 
     @classmethod
-    def of(cls, edge_index: Tensor, owner: Tensor, *, alone: bool) -> "_Graphs":
-        n = owner.numel()
-        if alone:
-            nodes = torch.tensor([n], device=owner.device)
-            largest, num_graphs = n, 1
+    def of(cls, graph: Morph) -> "_Graphs":
+        edge_index, owner, n = graph.edge_index, graph.owner, graph.num_nodes
+        if graph.batch is None:
+            nodes, largest = torch.tensor([n], device=owner.device), n
         else:
             if bool((owner[1:] < owner[:-1]).any()):
                 raise ValueError("batch must be sorted: the nodes of a graph stand together")
-            nodes = torch.bincount(owner)
-            num_graphs, largest = nodes.numel(), int(nodes.max()) if n else 1
+            nodes = torch.bincount(owner, minlength=graph.num_graphs)
+            largest = int(nodes.max()) if n else 1
+        num_graphs = nodes.numel()
         if largest > _SMALL or num_graphs * largest > _WASTE * n:
             return cls(edge_index, owner, nodes, 0, None)
-        if num_graphs * largest == n:
+        padding = Padding.of_counts(nodes)
+        if padding.index is None:
             return cls(edge_index, owner, nodes, largest, None)
-        shift = torch.arange(num_graphs, device=owner.device) * largest - nodes.cumsum(0) + nodes
-        row = torch.arange(n, device=owner.device) + shift[owner]
-        return cls(row[edge_index], owner, nodes, largest, row)
+        return cls(padding.index[edge_index], owner, nodes, largest, padding)
 
     def pad(self, value: Tensor) -> Tensor:
         """Nodes to rows: [n, v] to [N, v]."""
-        if self.row is None:
-            return value
-        return value.new_zeros(self.nodes.numel() * self.size, value.size(1)).index_copy(0, self.row, value)
+        return value if self.padding is None else self.padding.dense(value).flatten(0, 1)
 
     def unpad(self, value: Tensor) -> Tensor:
-        return value if self.row is None else value[self.row]
+        return value if self.padding is None else self.padding.flat(value[None])
 
     def split(self, value: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Each graph's rows: one tensor [graphs, size, v], or one per graph."""
@@ -192,7 +169,7 @@ class _Graphs:
         entry = torch.empty_like(order).scatter_(0, order, changes.cumsum(0) - 1)
         # As many places as edges, so that the host need not know how many entries there are.
         total = torch.zeros_like(edge_weight).index_add_(0, entry, edge_weight)
-        return Assignment._unchecked(far, near, edge_weight, n, n), total[entry]
+        return Assignment.unchecked(far, near, edge_weight, n, n), total[entry]
 
     def times(self, adjacency: "Tensor | Assignment", value: Tensor, *, transposed: bool = False) -> Tensor:
         """A V, or A^T V, [N, v]."""
@@ -212,7 +189,7 @@ class _Pool(torch.autograd.Function):
         # Over a few columns torch's softmax is several times slower than over a few rows.
         log_member = score.T.log_softmax(dim=0).T.contiguous() if score.size(1) < 32 else score.log_softmax(dim=1)
         member = log_member.exp()
-        if graphs.row is not None:
+        if graphs.padding is not None:
             member = graphs.pad(graphs.unpad(member))  # no row of padding belongs anywhere
         adjacency, entry = graphs.adjacency(edge_weight)
         neighbours = graphs.times(adjacency, member)

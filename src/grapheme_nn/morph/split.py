@@ -1,13 +1,13 @@
-"""The room of splitting: a node becomes several, so that text can grow."""
+"""Splitting of every node into several, so that graphs can grow."""
 
 import torch
 from torch import Tensor, nn
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.morph.base import Morph, check_channels, weights_or_ones
+from grapheme_nn.morph.base import Morph, Operator
 
 
-class Split(nn.Module):
+class Split(Operator):
     """Each node becomes `parts` children, each a learned function of its parent, chained in order.
 
         x'[i parts + r] = W_r x[i] + b_r
@@ -24,20 +24,35 @@ class Split(nn.Module):
         self.channels, self.parts = channels, parts
         self.children_of = nn.Linear(channels, parts * channels)
 
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, batch: Tensor | None = None
-    ) -> Morph:
-        check_channels(x, self.channels)
-        edge_weight = weights_or_ones(x, edge_index, edge_weight)
-        n, parts = x.size(0), self.parts
-        child = torch.arange(n * parts, device=x.device).view(n, parts)
+    def reset_parameters(self) -> None:
+        self.children_of.reset_parameters()
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, parts={self.parts}"
+
+    def change(self, graph: Morph) -> Morph:
+        n, parts, device = graph.num_nodes, self.parts, graph.x.device
+
+        def make() -> tuple[Tensor, Tensor, Tensor]:
+            child = torch.arange(n * parts, device=device)
+            return child // parts, child, graph.x.new_ones(n * parts)
+
+        child = torch.arange(n * parts, device=device).view(n, parts)
         inner = torch.stack([child[:, :-1].flatten(), child[:, 1:].flatten()])
-        outer = torch.stack([edge_index[0] * parts + parts - 1, edge_index[1] * parts])
-        parent = child.flatten() // parts
-        return Morph(
-            x=self.children_of(x).view(n * parts, self.channels),
-            edge_index=torch.cat([outer, inner], dim=1),
-            edge_weight=torch.cat([edge_weight, edge_weight.new_ones(inner.size(1))]),
-            batch=None if batch is None else batch[parent],
-            assignment=Assignment._unchecked(parent, child.flatten(), x.new_ones(n * parts), n, n * parts),
+        outer = graph.edge_index * parts
+        outer[0] += parts - 1
+        order = graph.order
+        if order is not None:
+            order = child[order].flatten()
+        morph = graph.changed(
+            self.children_of(graph.x).view(n * parts, self.channels),
+            torch.cat([outer, inner], dim=1),
+            torch.cat([graph.edge_weight, graph.edge_weight.new_ones(inner.size(1))]),
+            None if graph.batch is None else graph.batch.repeat_interleave(parts),
+            Assignment.lazy(make, n, n * parts),
+            order=order,
         )
+        if "is_chain" in graph.__dict__:  # then nobody need look at the edges again
+            morph.__dict__["is_chain"] = graph.is_chain
+            morph.with_padding(graph.padding.split(parts))
+        return morph

@@ -1,4 +1,4 @@
-"""The room of the referee: the expected loss of random merges, exactly, by trying every outcome of a small graph."""
+"""The expected loss of random merges, exactly: every outcome on a small graph is tried. A referee for estimators."""
 
 from collections.abc import Callable
 from itertools import product
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from grapheme_nn.morph.base import Morph, batch_or_zeros, weights_or_ones
+from grapheme_nn.morph.base import Morph, as_graph
 from grapheme_nn.morph.merge import Merge
 from grapheme_nn.morph.similarity import pair_cosines
 
@@ -64,8 +64,8 @@ def expected_loss(
 
     Its gradient in x and theta is the truth that the estimators of `Merge` are measured against. At most 16 pairs.
     """
-    edge_weight = weights_or_ones(x, edge_index, edge_weight)
-    pairs = merge.pairs(edge_index, batch_or_zeros(x, batch))
+    graph = as_graph(x, edge_index, edge_weight, batch)
+    pairs = merge.pairs(graph)
     if pairs.size(1) > 16:
         raise ValueError(f"{pairs.size(1)} candidate pairs have too many outcomes: at most 16 can be tried")
     similarity = pair_cosines(x, pairs)
@@ -73,8 +73,7 @@ def expected_loss(
     total = x.new_zeros(())
     for outcome in product([False, True], repeat=pairs.size(1)):
         accepted = torch.tensor(outcome, dtype=torch.bool, device=x.device)
-        plan = merge.plan(edge_index, pairs, accepted, similarity, x.size(0))
-        morph = merge.morph(x, edge_index, edge_weight, batch, plan, logit)
-        probability = merge.log_probability(logit, accepted, pairs, None).exp()[0]
+        morph = merge.morph(graph, merge.plan(graph, pairs, accepted, similarity), logit)
+        probability = merge.log_probability(graph, logit, accepted, pairs).sum().exp()
         total = total + probability * loss(morph)
     return total

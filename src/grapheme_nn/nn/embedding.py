@@ -1,7 +1,4 @@
-"""The room of embeddings without a vocabulary: any unit has one, seen before or not."""
-
-from collections.abc import Sequence
-from hashlib import blake2b
+"""Embeddings without a vocabulary (hash embeddings: Svenstrup et al., 2017): any unit has one, seen before or not."""
 
 import torch
 from torch import Tensor, nn
@@ -30,11 +27,15 @@ class HashEmbedding(nn.Module):
         if not 1 <= buckets <= 1 << 31:
             raise ValueError(f"buckets must lie between 1 and 2^31, but is {buckets}")
         self.channels, self.buckets, self.hashes = channels, buckets, hashes
-        self.table = nn.Parameter(torch.randn(hashes * buckets, channels // hashes))
+        self.table = nn.Parameter(torch.empty(hashes * buckets, channels // hashes))
+        self.reset_parameters()
         self.register_buffer("multiplier", torch.tensor(_MULTIPLIERS[:hashes]), persistent=False)
         self.register_buffer("offset", torch.arange(hashes) * buckets, persistent=False)
         self.multiplier: Tensor
         self.offset: Tensor
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.table)
 
     def forward(self, unit: Tensor) -> Tensor:
         return nn.functional.embedding(self.rows(unit), self.table).flatten(-2)
@@ -48,11 +49,3 @@ class HashEmbedding(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, buckets={self.buckets}, hashes={self.hashes}"
-
-
-def name_identities(names: Sequence[str]) -> list[int]:
-    """An int64 for each name, the same everywhere and always: what a feature's node carries as `x`."""
-    return [
-        int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little", signed=True)
-        for name in names
-    ]

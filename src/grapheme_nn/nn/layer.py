@@ -1,8 +1,10 @@
-"""The room of a layer: recurrence, messages and attention, each added to what was there before."""
+"""A layer of the network: recurrence, message passing and attention, each added to what was there before."""
 
 import torch
 from torch import Tensor, nn
 
+from grapheme_nn.config import ModelConfig
+from grapheme_nn.morph.base import Condition, Morph
 from grapheme_nn.nn.attention import Attention
 from grapheme_nn.nn.message import Messages
 from grapheme_nn.nn.recurrence import Recurrence
@@ -14,29 +16,44 @@ class Layer(nn.Module):
 
         x <- x + W recurrence(norm(x))
         x <- x + messages(norm(x))
-        x <- x + attention(norm(x))         to the nodes and to the features
+        x <- x + attention(norm(x))         to the nodes and to what conditions them
 
-    x [B, n, d], features [B, f, d] with their mask bool [B, f], or None.
+    x [B, n, d]; heads 0 for no attention.
     """
 
     def __init__(self, channels: int, heads: int, hidden: int, dropout: float) -> None:
         super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(3))
+        self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(3 if heads else 2))
         self.recurrence = Recurrence(channels, hidden)
-        self.gather = nn.Linear(2 * hidden, channels)
+        self.recurrence_out = nn.Linear(2 * hidden, channels)
         self.messages = Messages(channels)
         self.attention = Attention(channels, heads) if heads else None
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, structure: Structure, features: tuple[Tensor, Tensor] | None) -> Tensor:
-        x = x + self.dropout(self.gather(self.recurrence(self.norms[0](x), structure)))
+    def forward(self, x: Tensor, structure: Structure, condition: Condition | None) -> Tensor:
+        x = x + self.dropout(self.recurrence_out(self.recurrence(self.norms[0](x), structure)))
         x = x + self.dropout(self.messages(self.norms[1](x), structure))
         if self.attention is not None:
-            seen = self.norms[2](x)
-            mask = None if structure.full else structure.mask
-            everything = seen
-            if features is not None:
-                everything = torch.cat([features[0], seen], 1)
-                mask = torch.cat([features[1], structure.mask], 1)
-            x = x + self.dropout(self.attention(seen, everything, mask))
+            query = context = self.norms[2](x)
+            mask = None if structure.padding.full else structure.mask
+            if condition is not None:
+                context = torch.cat([condition.x, query], 1)
+                mask = torch.cat([condition.mask, structure.mask], 1)
+            x = x + self.dropout(self.attention(query, context, mask))
         return x
+
+
+class Layers(nn.Module):
+    """`count` layers over a graph and a LayerNorm: features change, the structure does not."""
+
+    def __init__(self, config: ModelConfig, count: int) -> None:
+        super().__init__()
+        make = (config.width, config.heads, config.hidden, config.dropout)
+        self.layers = nn.ModuleList(Layer(*make) for _ in range(count))
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, graph: Morph) -> Morph:
+        structure, x = Structure.of(graph), graph.padding.dense(graph.x)
+        for layer in self.layers:
+            x = layer(x, structure, graph.condition)
+        return graph.with_features(self.norm(graph.padding.flat(x)))

@@ -1,4 +1,4 @@
-"""The room of message passing: a node hears from the nodes one and two edges before and after it."""
+"""Message passing from the nodes one and two edges before and after a node; on a chain, a convolution."""
 
 import torch
 from torch import Tensor, nn
@@ -12,37 +12,37 @@ class Messages(nn.Module):
 
     .. math:: y = W'' \operatorname{relu}\big(W' [P^2 z, Pz, z, Fz, F^2 z]\big), \quad z = W x
 
-    z, what a node says, has half as many channels as x. P takes the mean over a node's predecessors, F over its
+    z, the message of a node, has half as many channels as x. P takes the mean over a node's predecessors, F over its
     successors; on a chain they are shifts, and this is a convolution of width 1 + 2 hops. x, y: [B, n, d], padded.
     """
 
     def __init__(self, channels: int, *, hops: int = 2) -> None:
         super().__init__()
         self.hops = hops
-        self.speak = nn.Linear(channels, channels // 2)
-        self.hear = nn.Linear((1 + 2 * hops) * (channels // 2), channels)
-        self.answer = nn.Linear(channels, channels)
+        self.message = nn.Linear(channels, channels // 2)
+        self.combine = nn.Linear((1 + 2 * hops) * (channels // 2), channels)
+        self.out = nn.Linear(channels, channels)
 
     def forward(self, x: Tensor, structure: Structure) -> Tensor:
-        said = self.speak(x)
-        heard = self._shifted(said, structure) if structure.edge_index is None else self._along_edges(said, structure)
-        y: Tensor = self.answer(self.hear(heard).relu_())
+        message = self.message(x)
+        gathered = self._shifted(message, structure) if structure.edge_index is None else self._along_edges(message, structure)
+        y: Tensor = self.out(self.combine(gathered).relu_())
         return y
 
-    def _shifted(self, said: Tensor, structure: Structure) -> Tensor:
-        batch, n, d = said.shape
-        padded = nn.functional.pad(structure.blank(said), (0, 0, self.hops, self.hops))
+    def _shifted(self, message: Tensor, structure: Structure) -> Tensor:
+        batch, n, d = message.shape
+        padded = nn.functional.pad(structure.blank(message), (0, 0, self.hops, self.hops))
         # Windows as a view: node i sees rows i to i + 2 hops, that is itself in the middle.
         return padded.as_strided((batch, n, (1 + 2 * self.hops) * d), (padded.stride(0), d, 1))
 
-    def _along_edges(self, said: Tensor, structure: Structure) -> Tensor:
+    def _along_edges(self, message: Tensor, structure: Structure) -> Tensor:
         assert structure.edge_index is not None
         source, target = structure.edge_index
-        node = structure.flatten(said)
+        node = structure.padding.flat(message)
         count = node.size(0)
         before, after = [node], [node]
         for _ in range(self.hops):
             before.append(aggregate(before[-1][source], target, count, "mean"))
             after.append(aggregate(after[-1][target], source, count, "mean"))
         # The order of a window: the furthest predecessor first, the furthest successor last.
-        return structure.unflatten(torch.cat([*before[::-1], *after[1:]], 1))
+        return structure.padding.dense(torch.cat([*before[::-1], *after[1:]], 1))

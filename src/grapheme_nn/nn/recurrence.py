@@ -1,4 +1,4 @@
-"""The room of recurrence: a state is carried through a graph in topological order, and back."""
+"""Bidirectional LSTM over DAGs: a state is carried through a graph in topological order, and back."""
 
 import torch
 from torch import Tensor, nn
@@ -18,23 +18,23 @@ class Recurrence(nn.Module):
 
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__()
-        self.ahead = nn.LSTM(channels, hidden, batch_first=True)
-        self.back = nn.LSTM(channels, hidden, batch_first=True)
+        self.forward_lstm = nn.LSTM(channels, hidden, batch_first=True)
+        self.backward_lstm = nn.LSTM(channels, hidden, batch_first=True)
 
     def forward(self, x: Tensor, structure: Structure) -> Tensor:
         if structure.edge_index is not None:
-            node = structure.flatten(x)
+            node = structure.padding.flat(x)
             ahead, back = structure.depth
             states = [
-                _level_by_level(self.ahead, node, structure.edge_index, ahead),
-                _level_by_level(self.back, node, structure.edge_index.flip(0), back),
+                _level_by_level(self.forward_lstm, node, structure.edge_index, ahead),
+                _level_by_level(self.backward_lstm, node, structure.edge_index.flip(0), back),
             ]
-            return structure.unflatten(torch.cat(states, 1))
+            return structure.padding.dense(torch.cat(states, 1))
         # Padding comes after all nodes in both orders, so no state of a node has seen it.
-        there = self.ahead(x)[0]
-        turned = structure.turned
-        again = self.back(x.gather(1, turned.expand_as(x)))[0]
-        return torch.cat([there, again.gather(1, turned.expand_as(again))], 2)
+        there = self.forward_lstm(x)[0]
+        reverse = structure.reversed  # [B, n, 1]
+        back = self.backward_lstm(x.gather(1, reverse.expand_as(x)))[0]
+        return torch.cat([there, back.gather(1, reverse.expand_as(back))], 2)
 
 
 def _level_by_level(lstm: nn.LSTM, node: Tensor, edge_index: Tensor, level: Tensor) -> Tensor:

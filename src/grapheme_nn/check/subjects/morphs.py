@@ -151,10 +151,10 @@ def _reinforce() -> Case:
         samples = []
         for outcome in product([False, True], repeat=3):
             accepted = torch.tensor(outcome)
-            plan = merge.plan(edges, edges, accepted, similarity, 4)
-            morph = merge.morph(x, edges, torch.ones(3, dtype=torch.float64), None, plan, logit)
-            log_p = merge.log_probability(logit, accepted, edges, None)
-            samples.append((replace(morph, log_probability=log_p), log_p.detach().exp()[0]))
+            graph = Morph.start(x, edges)
+            log_p = merge.log_probability(graph, logit, accepted, edges)
+            plan = merge.plan(graph, edges, accepted, similarity)
+            samples.append((merge.morph(graph, plan, logit, sampled=log_p), log_p.detach().exp()[0]))
         total = x.new_zeros(())
         for (one, p), (other, q) in product(samples, repeat=2):
             losses = [loss(one), loss(other)]

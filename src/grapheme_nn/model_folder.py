@@ -1,4 +1,4 @@
-"""The room of model folders: weights, what they mean, and a card to read; nothing in them is ever executed."""
+"""Model folders: weights, what they mean, and a card to read; nothing in them is ever executed."""
 
 import json
 import os

@@ -1,12 +1,9 @@
-"""The room of settings: what a network is made of, how to train it, how far training is, and what came of it."""
+"""Configuration: what a network is made of, and how to train it."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from grapheme_nn.graph import UNITS, Unit
-
-LossName = Literal["path", "transport", "ctc"]
-LOSSES: tuple[LossName, ...] = get_args(LossName)
+from grapheme_nn.registry import MORPHS, OBJECTIVES
 
 
 @dataclass(frozen=True)
@@ -17,26 +14,24 @@ class ModelConfig:
     features: tuple[str, ...] = ()  # the features it was trained with, where it takes any
     input_unit: Unit = "codepoint"
     target_unit: Unit = "codepoint"
-    parts: int = 2  # r: children of each node
+    morphs: tuple[str, ...] = ("split",)  # names in `MORPHS`, in order; relabelling comes after them
+    parts: int = 2  # r: slots that a split makes of each node
     width: int = 128  # channels
     layers: int = 2
     heads: int = 4  # of attention; 0 for none
     hidden: int = 96  # channels of the recurrence in each direction
     dropout: float = 0.2
-    loss: LossName = "transport"
-    reach: int = 8  # the longest edge between slots, of path only
-    merge: bool = False  # also think about nodes that were merged
+    loss: str = "monotone"  # a name in `OBJECTIVES`
+    reach: int = 8  # how far ahead the slot after a slot may be, where that is predicted
     buckets: int = 1024  # of each hash of the embedding
     hashes: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("labels", "features"):
+        for name in ("labels", "features", "morphs"):
             units = getattr(self, name)
             if not isinstance(units, tuple) or not all(isinstance(unit, str) for unit in units):
                 raise ValueError(f"{name} must be strings, but are {units!r:.80}")
-        for name, choices in (("input_unit", UNITS), ("target_unit", UNITS), ("loss", LOSSES)):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(choices)}")
+        check_names(self)
         for name in ("parts", "width", "layers", "hidden", "reach", "buckets", "hashes"):
             size = getattr(self, name)
             if not isinstance(size, int) or size < 1:
@@ -47,12 +42,24 @@ class ModelConfig:
             raise ValueError(f"dropout must lie in [0, 1), but is {self.dropout!r}")
 
 
+def check_names(config: "ModelConfig | TrainConfig") -> None:
+    """Units, loss and morphs must be known."""
+    for name in ("input_unit", "target_unit"):
+        if getattr(config, name) not in UNITS:
+            raise ValueError(f"unknown {name} {getattr(config, name)!r}: choose one of {', '.join(UNITS)}")
+    for registry, names in ((OBJECTIVES, (config.loss,)), (MORPHS, config.morphs)):
+        for name in names:
+            if name not in registry:
+                raise ValueError(f"unknown {registry.kind} {name!r}: choose one of {', '.join(registry)}")
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """How to train, and what. The defaults are those of the preset `small`."""
 
     preset: str = "small"
-    loss: LossName = "transport"
+    loss: str = "monotone"
+    morphs: tuple[str, ...] = ("split",)
     input_unit: Unit = "codepoint"
     target_unit: Unit = "codepoint"
     parts: int | None = None  # r; None: the smallest that covers 99.5% of the pairs
@@ -61,7 +68,6 @@ class TrainConfig:
     heads: int = 4
     hidden: int = 96
     reach: int | None = None  # None: 8, or twice as many as parts
-    merge: bool = False
     epochs: int | None = None  # None: as many as make 200,000 examples, and more where there are few pairs
     batch_size: int = 32  # at most; less where there are few pairs
     learning_rate: float = 3e-3
@@ -80,6 +86,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.preset not in ("small", "base"):
             raise ValueError(f"unknown preset {self.preset!r}: choose one of small, base")
+        check_names(self)
         for name in ("batch_size", "accumulate", "epochs", "parts", "reach", "learning_rate", "clip", "time_limit"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -108,32 +115,3 @@ PRESETS: dict[str, TrainConfig] = {
         preset="base", width=256, hidden=256, layers=3, heads=8, dropout=0.3, batch_size=64, learning_rate=1e-3
     ),
 }
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where training is: told after some steps, and after every epoch with the dev exact match it reached."""
-
-    epoch: int
-    epochs: int
-    step: int  # of this epoch
-    steps: int
-    loss: float  # mean of this epoch so far
-    dev_exact_match: float | None  # of the last epoch that ended
-    examples_per_second: float
-    seconds_left: float
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """What came of it."""
-
-    best_dev_exact_match: float
-    best_epoch: int
-    epochs: int  # that were run
-    seconds: float
-    examples_per_second: float  # of training alone
-    parts: int
-    not_covered: int  # pairs whose target is too long for the slots: they taught nothing
-    parameters: int
-    warnings: tuple[str, ...] = ()

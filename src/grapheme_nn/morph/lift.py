@@ -1,0 +1,47 @@
+"""Unpooling: what a coarse graph has learned goes back to the nodes that it was made from."""
+
+import torch
+from torch import Tensor, nn
+
+from grapheme_nn.assignment import Assignment
+from grapheme_nn.morph.base import Morph, Operator
+
+
+class Lift(Operator):
+    r"""Takes the last change back: each node becomes the nodes it was made from, which keep what they had.
+
+    .. math:: x' = x_\text{before} + W (S x) + b, \qquad A' = A_\text{before}, \qquad S' = (S \neq 0)^T
+
+    with S the assignment of the change taken back: a node hears from the clusters that it belongs to, as in a graph
+    U-Net (Gao and Ji, 2019). The history of merging and lifting leads from each node to the members of its cluster; what
+    a node *is* (`Morph.main_nodes`) it stays.
+
+    channels: d. The graph must have been changed by an operator before.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+        self.linear = nn.Linear(channels, channels)
+
+    def reset_parameters(self) -> None:
+        self.linear.reset_parameters()
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}"
+
+    def change(self, graph: Morph) -> Morph:
+        fine = graph.before
+        if fine is None:
+            raise ValueError("there is no change to take back: Lift comes after an operator that makes a graph coarser")
+        change = graph.assignment
+
+        def make() -> tuple[Tensor, Tensor, Tensor]:
+            return change.target, change.source, torch.ones_like(change.weight)
+
+        x = fine.x + self.linear(change.lift(graph.x))
+        back = Assignment.lazy(make, change.num_targets, change.num_sources)
+        own = {"order": fine.order, "existence": fine.existence}
+        morph = graph.changed(x, fine.edge_index, fine.edge_weight, fine.batch, back, **own)
+        morph.__dict__["main_nodes"] = fine.main_nodes
+        return morph.with_padding(fine.padding)

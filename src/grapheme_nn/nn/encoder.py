@@ -1,0 +1,53 @@
+"""The encoder: a batch of data graphs becomes a graph with features, the one that a network's morphs begin with."""
+
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from grapheme_nn.config import ModelConfig
+from grapheme_nn.morph.base import Condition, Morph
+from grapheme_nn.nn.embedding import HashEmbedding
+from grapheme_nn.nn.layer import Layers
+from grapheme_nn.padding import Padding
+
+
+class Encoder(nn.Module):
+    """Embeds what each node is, adds what conditions its graph, and runs the layers.
+
+    A batch has `x` int64 [n] and `edge_index`, a DAG; perhaps `feature` int64 [f] with the graph of each,
+    `feature_batch` (PyG's `follow_batch=["feature"]` makes it): what conditions a graph without being part of it.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width, hashed = config.width, {"buckets": config.buckets, "hashes": config.hashes}
+        self.embedding = HashEmbedding(width, **hashed)
+        self.feature_embedding = HashEmbedding(width, **hashed) if config.features else None
+        if config.features:
+            self.condition = nn.Sequential(
+                nn.LayerNorm(width), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)
+            )
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = Layers(config, config.layers)
+
+    def forward(self, batch: Batch) -> Morph:
+        if batch.x is None or batch.x.dim() != 1 or batch.x.is_floating_point():
+            raise ValueError("x must be one integer per node that says what it is, see text_to_graph")
+        x: Tensor = self.embedding(batch.x)
+        condition = None
+        if self.feature_embedding is not None:
+            condition = self._condition(batch)
+            x = x + self.condition(condition.x.sum(1)).index_select(0, batch.batch)
+        graph = Morph.start(
+            self.dropout(x), batch.edge_index, None, batch.batch, condition=condition, graphs=batch.num_graphs, unit=batch.x
+        )
+        encoded: Morph = self.layers(graph)
+        return encoded
+
+    def _condition(self, batch: Batch) -> Condition:
+        """The features of each graph; of a batch that has none, none, which is a condition too."""
+        assert self.feature_embedding is not None
+        feature, owner = batch.get("feature"), batch.get("feature_batch")
+        if feature is None or owner is None:
+            feature, owner = batch.x[:0], batch.batch[:0]
+        padding = Padding.of(owner, batch.num_graphs)
+        return Condition(padding.dense(self.feature_embedding(feature)), padding.mask)

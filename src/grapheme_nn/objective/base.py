@@ -1,0 +1,127 @@
+"""What all objectives have in common: how a predicted graph is compared with a target graph, and decoded."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch_geometric.data import Batch, Data
+
+from grapheme_nn.graph import Integers
+from grapheme_nn.predicted import COPY, NEVER, VOID, PredictedGraph, Targets
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far predicted graphs are from their targets, and who became whom."""
+
+    value: Tensor  # [B]: inf, with gradient 0, where the slots cannot become the target at all
+    plan: Tensor  # [B, s, m]: how much slot i becomes target node j, without gradient; 0 in padding
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean value over the pairs that are possible; 0 where none is."""
+        possible = self.value != torch.inf  # nan is no such case: it must be seen
+        return torch.where(possible, self.value, 0).sum() / possible.sum().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What predicted graphs say: chains of labelled nodes, padded to the longest."""
+
+    label: Tensor  # int64 [B, L]: void after the end
+    slot: Tensor  # int64 [B, L]: which slot each node comes from; anything after the end
+    length: Tensor  # int64 [B]
+
+    def as_data(self, predicted: PredictedGraph) -> Batch:
+        """Hard PyG graphs again: `x` int64 says what each node is, an edge leads from each to the next."""
+        there = torch.arange(self.label.size(1), device=self.label.device) < self.length[:, None]
+        slot = torch.where(there, self.slot, 0)
+        copied = predicted.unit.gather(1, slot)
+        unit = torch.where(self.label == COPY, copied, predicted.vocabulary.units_of(self.label))
+        owner = torch.arange(self.length.numel(), device=slot.device).repeat_interleave(self.length)
+        target = torch.arange(1, owner.numel(), device=slot.device)
+        target = target[owner[1:] == owner[:-1]]
+        graphs = Batch(
+            x=unit[there],
+            edge_index=torch.stack([target - 1, target]),
+            batch=owner,
+            ptr=torch.nn.functional.pad(self.length.cumsum(0), (1, 0)),
+        )
+        graphs._num_graphs = self.length.numel()
+        return graphs
+
+
+class Objective(ABC):
+    """Compares predicted graphs with target graphs, and says what a predicted graph means.
+
+    One more objective is one more class, registered by `@OBJECTIVES.register("name")`; the command then knows it by
+    that name. `align` is what it must have; `decode` and `needed_slots` have defaults.
+    """
+
+    predicts_next: ClassVar[bool] = False  # whether the network must predict which slot follows which
+    has_void: ClassVar[bool] = True  # whether a slot may be nothing
+
+    def __call__(self, predicted: PredictedGraph, target: Data) -> Comparison:
+        """Compare with target graphs: a PyG batch with `x` int64 and `edge_index`."""
+        found = self.align(predicted, Targets.of(target))
+        # Where a slot had to become what it cannot: inf, and no gradient. What is nan stays nan.
+        return Comparison(torch.where(found.value >= -NEVER / 2, torch.inf, found.value), found.plan)
+
+    @abstractmethod
+    def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
+        """The value of each pair, and the plan behind it."""
+
+    @torch.no_grad()
+    def decode(self, predicted: PredictedGraph) -> Decoded:
+        """The most probable label of each slot, without the voids."""
+        return without_voids(torch.where(predicted.mask, predicted.spelled.argmax(2), VOID))
+
+    def needed_slots(self, target: Integers) -> int:
+        """How many slots a target needs, whose nodes are `target` int64 [m]."""
+        return target.size
+
+
+def without_voids(label: Tensor) -> Decoded:
+    """The slots that are not void, in their order, from the label of each slot, int64 [B, s]."""
+    there = label != VOID
+    length = there.sum(1)
+    width = int(length.max()) if length.numel() else 0
+    slot = (~there).byte().argsort(dim=1, stable=True)[:, :width]
+    return Decoded(label.gather(1, slot), slot, length)
+
+
+def masked(label: Tensor, predicted: PredictedGraph, targets: Targets) -> Tensor:
+    """Log-probabilities of slots and target nodes [B, s, m], -inf in the padding of either."""
+    return torch.where(predicted.mask[:, :, None] & targets.mask[:, None, :], label, -torch.inf)
+
+
+def exact_dtype(tensor: Tensor) -> torch.dtype:
+    """The type that recursions run in: float64, which sums over many plans want, where the device has it."""
+    return torch.float32 if tensor.device.type == "mps" else torch.float64
+
+
+def with_posteriors(value: Tensor, inputs: tuple[Tensor, ...], posteriors: tuple[Tensor, ...]) -> Tensor:
+    """`value` [B], minus the log of a sum over plans, as a function of `inputs` [B, ...], log-probabilities in it.
+
+    Its exact gradient is minus the posteriors of the inputs, of their shapes and types. They come with the plan, so
+    autograd need not follow the recursion that made them.
+    """
+    result: Tensor = _KnownPosteriors.apply(value, *inputs, *posteriors)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _KnownPosteriors(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, *inputs_and_posteriors: Tensor) -> Tensor:
+        half = len(inputs_and_posteriors) // 2
+        ctx.save_for_backward(*inputs_and_posteriors[half:])
+        return value.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = [posterior * -grad.view(-1, *[1] * (posterior.dim() - 1)) for posterior in ctx.saved_tensors]
+        return None, *gradients, *[None] * len(gradients)

@@ -1,0 +1,62 @@
+"""Monotone alignment: all plans that keep the order of the target's nodes, summed exactly."""
+
+import torch
+from torch import Tensor
+
+from grapheme_nn.objective.base import Comparison, Objective, exact_dtype, masked, with_posteriors
+from grapheme_nn.predicted import VOID, PredictedGraph, Targets
+
+
+class Monotone(Objective):
+    """Minus the log-probability of the target: each of its nodes is one slot's, in order, every other slot is void.
+
+    The default for text. The edges of target and prediction are not looked at: the order of nodes is all.
+    """
+
+    def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
+        # A slot that is not there is void for free.
+        void = torch.where(predicted.mask, predicted.label_log_prob[:, :, VOID], 0)
+        return monotone_alignment(masked(predicted.match(targets), predicted, targets), void, targets.length)
+
+
+def monotone_alignment(label: Tensor, void: Tensor, length: Tensor) -> Comparison:
+    r"""The sum over all monotone alignments of slots and targets, by dynamic programming in O(s m).
+
+    .. math:: -\log \sum_{s_1 < \dots < s_m} \prod_j p_{s_j}(t_j) \prod_{i \notin s} p_i(\text{void})
+
+    label [B, s, m] log-probability that slot i becomes target j, -inf in padding; void [B, s] that it is void, 0 in
+    padding; length int64 [B]. The plan is the posterior of slot i becoming target j. Where no plan is possible the
+    value is inf and its gradient 0. As the sums of CTC (Graves et al., 2006), but no repeats are merged.
+    """
+    with torch.no_grad():
+        value, plan, unused = _sums(label, void, length)
+    plan, unused = plan.to(void.dtype), unused.to(void.dtype)
+    return Comparison(with_posteriors(value.to(void.dtype), (label, void), (plan, unused)), plan)
+
+
+def _sums(label: Tensor, void: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Value [B], plan [B, n, m] and probability of the void [B, n], summed over all plans that keep the order.
+
+    Forwards over slots, `a[i, j] = a[i-1, j] void[i] + a[i-1, j-1] label[i, j]` with logarithms; the same recursion
+    from the last slot backwards runs beside it as the second half of the batch.
+    """
+    batch, n, m = label.shape
+    exact = exact_dtype(label)
+    # The batch comes last, so that a step's slices over j are contiguous.
+    ahead = torch.cat([label, label.flip(1, 2)]).permute(1, 2, 0).to(exact).contiguous()  # [n, m, 2 B]
+    keep = torch.cat([void, void.flip(1)]).T.to(exact).contiguous()[:, None]  # [n, 1, 2 B]
+    reached = ahead.new_empty(n + 1, m + 1, 2 * batch)
+    reached[0] = -torch.inf
+    first = torch.cat([torch.zeros_like(length), m - length])  # turned round, the padding of the targets comes first
+    reached[0].scatter_(0, first[None], 0.0)
+    for i in range(n):
+        torch.add(reached[i], keep[i], out=reached[i + 1])
+        spelled = reached[i, :-1] + ahead[i]
+        torch.logaddexp(reached[i + 1, 1:], spelled, out=reached[i + 1, 1:])
+    before = reached[:-1, :, :batch]  # [n, m + 1, B]: before slot i, j targets are spelled
+    after = reached[:-1, :, batch:].flip(0, 1)  # after slot i, the targets from j on are still to be spelled
+    total = reached[n, :, :batch].gather(0, length[None])[0]
+    possible = total > -torch.inf
+    plan = before[:, :-1] + ahead[:, :, :batch] + after[:, 1:] - torch.where(possible, total, torch.inf)
+    plan = plan.exp_().permute(2, 0, 1)
+    return -total, plan, torch.where(possible[:, None], 1 - plan.sum(2), 0)

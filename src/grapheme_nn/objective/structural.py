@@ -1,0 +1,102 @@
+"""Structural objective: entropic transport of slots to target nodes at cost -log p(label), with edges under the plan."""
+
+import torch
+from torch import Tensor
+
+from grapheme_nn.loss.sinkhorn import dustbin_sinkhorn
+from grapheme_nn.objective.base import Comparison, Decoded, Objective, exact_dtype, without_voids
+from grapheme_nn.predicted import VOID, PredictedGraph, Targets
+
+_LONGEST = 1e4  # a larger cost counts as this, so that labels of probability 0 have one
+
+
+class Structural(Objective):
+    r"""How far a predicted graph is from any target DAG: of its nodes and, under the same plan, of its edges.
+
+    The plan P shares each slot between target nodes and the void, and each target node between slots and an insertion,
+    so that it minimises
+
+    .. math:: \langle P, C \rangle + T \langle P, \log P - 1 \rangle
+              + w \sum_{(j, j')} \sum_{i, i'} P_{ij} P_{i'j'} [\text{no way leads from slot } i \text{ to slot } i']
+
+    with C = -log p(label), -log p(void) for what a slot keeps to itself and `insertion` for a target node that no slot
+    becomes (dustbins: Sarlin et al., 2020). The last term goes over the edges of the target: fused Gromov-Wasserstein
+    transport (Vayer et al., 2019) with a cost that only asks whether an edge of the target can be one of the
+    prediction. On text, "no way leads" means: not later. P is solved for by `iterations` of Sinkhorn's after each of
+    `rounds` linearisations of that term. The first is at the mean of all plans that keep the order, as far as the
+    target has one: node j stands where its numbers of ancestors and descendants put it, whatever its number.
+
+    The value is the dual energy at the potentials reached, and its gradient that of this very computation. It is no
+    probability and may fall below 0. O(s^2 m + s m^2) time a round.
+    """
+
+    temperature, weight, insertion, rounds, iterations = 0.7, 6.0, 20.0, 3, 20
+
+    def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
+        there = predicted.mask[:, :, None] & targets.mask[:, None, :]
+        label, void = predicted.match(targets), predicted.label_log_prob[:, :, VOID]
+        exact, slots = exact_dtype(label), predicted.mask
+        cost = torch.where(there, -label, 0).to(exact).clamp(max=_LONGEST) / self.temperature
+        deletion = torch.where(slots, -void, 0).to(exact).clamp(max=_LONGEST) / self.temperature
+        insertion = torch.full_like(cost[:, 0], self.insertion / self.temperature)
+        unreachable = (1 - reachability(predicted).to(exact)) * (self.weight / self.temperature)  # [B or 1, s, s]
+        edges = targets.adjacency.to(exact)
+        plan, start = mean_monotone_plan(slots, targets).to(exact), None
+        for _ in range(self.rounds):
+            # What slot i pays as target j: for edges that leave j, then for edges that arrive there.
+            crossed = unreachable @ plan @ edges.mT + unreachable.mT @ plan @ edges
+            found = dustbin_sinkhorn(
+                cost + crossed, deletion, insertion, slots, targets.mask, iterations=self.iterations, start=start
+            )
+            plan, start = found.plan, (found.row, found.column)
+        total = found.value - (plan * crossed).sum((1, 2)) + ((unreachable @ plan @ edges.mT) * plan).sum((1, 2))
+        return Comparison((total * self.temperature).to(label.dtype), plan.detach().to(label.dtype))
+
+    @torch.no_grad()
+    def decode(self, predicted: PredictedGraph) -> Decoded:
+        return without_voids(torch.where(predicted.mask, predicted.spelled.argmax(2), VOID))
+
+
+def reachability(predicted: PredictedGraph) -> Tensor:
+    """1 where a way leads from slot i to slot i', bool [B, s, s], or [1, s, s] where all are chains: later slots."""
+    batch, slots = predicted.mask.shape
+    if predicted.graph.is_chain:
+        return torch.ones(1, slots, slots, dtype=torch.bool, device=predicted.mask.device).triu(1)
+    edges = predicted.graph.structure_edges
+    if predicted.graph.padding.index is not None:
+        edges = predicted.graph.padding.index[edges]
+    adjacency = torch.zeros(batch * slots, slots, device=edges.device)
+    adjacency[edges[0], edges[1] % max(slots, 1)] = 1
+    return closure(adjacency.view(batch, slots, slots))
+
+
+def closure(adjacency: Tensor) -> Tensor:
+    """The transitive closure of DAGs, bool [B, n, n], by squaring: O(n^3 log n)."""
+    reached = adjacency
+    for _ in range(max(adjacency.size(1) - 1, 0).bit_length()):
+        reached = (reached + reached @ reached > 0).to(adjacency.dtype)
+    return reached > 0
+
+
+def mean_monotone_plan(slots: Tensor, targets: Targets) -> Tensor:
+    """The mean of all plans that keep the order of the target's nodes, [B, s, m]; a column sums to 1.
+
+    Of a chain, C(i, j) C(s - 1 - i, m - 1 - j) / C(s, m). Node j of a DAG has as its place the mean of the first and
+    the last that its a ancestors and d descendants leave it: (a + m - 1 - d) / 2.
+    """
+    after = closure(targets.adjacency).float()
+    count = targets.length[:, None].float()
+    rank = ((after.sum(1) + count - 1 - after.sum(2)) / 2)[:, None, :]
+    size = slots.sum(1)[:, None, None].float()
+    place = (slots.cumsum(1) - 1)[:, :, None].float()
+    log_mean = _log_binomial(place, rank) + _log_binomial(size - 1 - place, count[:, :, None] - 1 - rank)
+    there = slots[:, :, None] & targets.mask[:, None, :]
+    return torch.where(there, torch.where(there, log_mean, -1e30).softmax(1), 0)
+
+
+def _log_binomial(n: Tensor, k: Tensor) -> Tensor:
+    """log C(n, k) for real k, -1e30 where k is not in [0, n]."""
+    inside = (k >= 0) & (k <= n)
+    k = torch.where(inside, k, 0)
+    value = torch.lgamma(n.clamp_min(0) + 1) - torch.lgamma(k + 1) - torch.lgamma((n - k).clamp_min(0) + 1)
+    return torch.where(inside, value, -1e30)

@@ -1,0 +1,157 @@
+"""The predicted graph: what a network returns, what an objective compares, and what decoding makes a hard graph of."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from grapheme_nn.assignment import Assignment
+from grapheme_nn.morph.base import Morph
+from grapheme_nn.padding import Padding
+
+VOID, COPY = 0, 1
+"""The first two labels: a slot that is nothing, and one that is what it was made from. Those of units follow."""
+
+NEVER = -1e6  # the log-probability of what cannot be: in reach of float32, where infinity would make gradients nan
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The units that have a label: sorted, with the label of each."""
+
+    unit: Tensor  # int64 [V - 2], sorted
+    label: Tensor  # int64 [V - 2]
+
+    def labels_of(self, unit: Tensor) -> Tensor:
+        """The label of each unit, or `COPY` for one that has none and can only be copied. int64, the same shape."""
+        if not self.unit.numel():
+            return torch.full_like(unit, COPY)
+        place = torch.searchsorted(self.unit, unit).clamp(max=self.unit.numel() - 1)
+        return torch.where(self.unit[place] == unit, self.label[place], COPY)
+
+    def units_of(self, label: Tensor) -> Tensor:
+        """The unit of each label, 0 for the void and for what is copied: the inverse of `labels_of`."""
+        table = self.unit.new_zeros(self.unit.numel() + 2).index_copy_(0, self.label, self.unit)
+        return table[label]
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Target graphs, padded to m nodes each: `x` says what their nodes are."""
+
+    unit: Tensor  # int64 [B, m]: m is at least 1
+    mask: Tensor  # bool [B, m]
+    edge_index: Tensor  # int64 [2, e]: from row b m + i to row b m + j
+
+    @classmethod
+    def of(cls, graphs: Data) -> "Targets":
+        """The graphs of a PyG batch, each one's nodes in their own order."""
+        if graphs.get("x") is None or graphs.x.dim() != 1 or graphs.x.is_floating_point():
+            raise ValueError("x of a target must be one integer per node that says what it is, see text_to_graph")
+        pointer = graphs.get("ptr")
+        if pointer is None:
+            pointer = torch.tensor([0, graphs.num_nodes], device=graphs.x.device)
+        padding = Padding.of_counts(pointer.diff())
+        unit, mask, edges = padding.dense(graphs.x), padding.mask, graphs.edge_index
+        if padding.index is not None:
+            edges = padding.index[edges]
+        if not mask.size(1):  # only empty graphs: a column of padding
+            unit, mask = unit.new_zeros(mask.size(0), 1), mask.new_zeros(mask.size(0), 1)
+        return cls(unit, mask, edges)
+
+    @cached_property
+    def length(self) -> Tensor:
+        """Nodes of each target, int64 [B]."""
+        return self.mask.sum(1)
+
+    @cached_property
+    def adjacency(self) -> Tensor:
+        """1 where an edge leads from node i to node j, float [B, m, m]."""
+        batch, m = self.mask.shape
+        matrix = torch.zeros(batch * m, m, device=self.mask.device)
+        return matrix.index_put_((self.edge_index[0], self.edge_index[1] % m), matrix.new_ones(())).view(batch, m, m)
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedGraph:
+    """B predicted graphs, padded to s slots each: nodes that may become nodes of the output.
+
+    Slots stand in topological order, and candidate edges point forward, so that whatever is chosen of it is a DAG.
+    """
+
+    label_log_prob: Tensor  # [B, s, V]: column 0 the void, 1 copying, then the labels; a node that is not there is void
+    next_log_prob: Tensor | None  # [B, s + 1, 1 + reach] as in `objective.path`; None: edges are those of `graph`
+    graph: Morph  # the slots as the morphs made them, with their history
+    x: Tensor  # [B, s, d]: features that the labels were read from
+    unit: Tensor  # int64 [B, s]: what copying gives
+    node: Tensor  # int64 [B, s]: the input node that it is copied from, -1 in the padding
+    vocabulary: Vocabulary
+
+    @property
+    def mask(self) -> Tensor:
+        """Where there is a slot, bool [B, s]."""
+        return self.graph.padding.mask
+
+    @property
+    def history(self) -> Assignment:
+        """Which node of the input made which slot: the product of the assignments of all morphs."""
+        return self.graph.history
+
+    @cached_property
+    def spelled(self) -> Tensor:
+        """As `label_log_prob`, the probability to copy added to that of the label that the copied unit has."""
+        log_prob, place = self.label_log_prob, self.vocabulary.labels_of(self.unit)[:, :, None]
+        copy = log_prob[:, :, COPY : COPY + 1]
+        known = place != COPY
+        total = torch.where(known, torch.logaddexp(log_prob.gather(2, place), copy), copy)
+        spelled = log_prob.masked_fill(torch.arange(log_prob.size(2), device=place.device) == COPY, -torch.inf)
+        return spelled.scatter(2, place, total)
+
+    def match(self, targets: Targets) -> Tensor:
+        """The log-probability that slot i is what target node j is, by its label or copied: [B, s, m]."""
+        log_prob = self.label_log_prob
+        index = self.vocabulary.labels_of(targets.unit)[:, None, :].expand(-1, log_prob.size(1), -1)
+        label = torch.where(index != COPY, log_prob.gather(2, index), NEVER)
+        same = self.unit[:, :, None] == targets.unit[:, None, :]
+        return torch.where(same, torch.logaddexp(label, log_prob[:, :, COPY : COPY + 1].expand_as(label)), label)
+
+    def as_data(self) -> Batch:
+        """The slots as a PyG batch with `label_log_prob` [slots, V - 1], `existence`, `edge_index` and `edge_weight`.
+
+        Column 0 is a copied unit that has no label, then come the labels, copying counted as the label of what is
+        copied; all given that the slot exists.
+        """
+        padding, (edge_index, edge_weight) = self.graph.padding, self.edges()
+        void = padding.flat(self.label_log_prob[:, :, VOID])
+        existence = -torch.expm1(void)
+        labels = padding.flat(self.spelled)[:, 1:] - existence.clamp(min=1e-30).log()[:, None]
+        batch = Batch(
+            label_log_prob=labels,
+            existence=existence,
+            edge_index=edge_index,
+            edge_weight=edge_weight,
+            batch=padding.owner,
+            ptr=torch.nn.functional.pad(padding.length.cumsum(0), (1, 0)),
+        )
+        batch._num_graphs = self.mask.size(0)
+        return batch
+
+    def as_pair(self, target: Data) -> tuple[Batch, Data]:
+        """This graph and a target as `StructuralLoss` compares them: the target's `label` is a column of `as_data`."""
+        labelled = target.clone()
+        labelled.label = self.vocabulary.labels_of(target.x) - COPY
+        return self.as_data(), labelled
+
+    def edges(self) -> tuple[Tensor, Tensor]:
+        """The candidate edges between slots, int64 [2, e], and their probabilities [e]."""
+        if self.next_log_prob is None:
+            return self.graph.edge_index, self.graph.edge_weight
+        slots, reach = self.mask.size(1), self.next_log_prob.size(2) - 1
+        number = self.graph.padding.dense(torch.arange(self.graph.num_nodes, device=self.mask.device))
+        number = torch.nn.functional.pad(torch.where(self.mask, number, -1), (0, reach), value=-1)
+        window = number[:, 1:].unfold(1, reach, 1)[:, :slots]
+        there = (number[:, :slots, None] >= 0) & (window >= 0)
+        source = number[:, :slots, None].expand_as(window)[there]
+        return torch.stack([source, window[there]]), self.next_log_prob[:, 1:, 1:][there].exp()

@@ -1,0 +1,218 @@
+"""What a training run is made of: examples, network, its averaged copy and optimiser; one step, and an evaluation."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property, partial
+from hashlib import blake2b
+from math import ceil, inf
+from pathlib import Path
+from random import Random
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
+
+from grapheme_nn.checkpoint import save_checkpoint
+from grapheme_nn.config import ModelConfig, Resolved, TrainConfig
+from grapheme_nn.data import Pair, length_batches
+from grapheme_nn.examples import Examples, choose_parts, features_in, labels_in
+from grapheme_nn.graph import Integers
+from grapheme_nn.model import GraphTransformNet
+from grapheme_nn.morph import Merge, Morph
+from grapheme_nn.registry import OBJECTIVES
+
+# How many examples a run sees where `epochs` is not given, between which numbers of epochs that is kept, and the steps
+# that even ten pairs need.
+EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 200_000, 4, 100, 1000
+COPYING = 0.6  # a task of copying has at least this share of its targets' units in its inputs
+METRICS = "metrics.jsonl"
+
+
+@dataclass
+class Run:
+    """What changes while training, and is in the checkpoint."""
+
+    epoch: int = 0
+    step: int = 0  # of the epoch
+    total_steps: int = 0
+    loss: float = 0.0  # summed over this epoch
+    counted: int = 0
+    best: float = -1.0
+    best_log_probability: float = -inf
+    best_epoch: int = 0  # of the model that is kept
+    gained: int = 0  # the last epoch in which more came out right than ever before
+    perfect: int = 0  # epochs in a row with nothing wrong
+    dev: float | None = None  # exact match
+    dev_log_probability: float = -inf  # mean over the dev pairs
+    warning: str = ""
+    seconds: float = 0.0  # of training alone
+    examples: int = 0
+    total_seconds: float = 0.0
+
+
+class Trainer:
+    """The parts of a run: pairs, network, its averaged copy, optimiser."""
+
+    def __init__(self, pairs: Sequence[Pair], dev: Sequence[Pair], config: TrainConfig) -> None:
+        if not pairs:
+            raise ValueError("there are no pairs to train on")
+        self.pairs, self.dev = pairs, dev or pairs[:1000]
+        features = features_in(pairs)
+        self.examples = Examples.of(pairs, config.input_unit, config.target_unit, with_features=bool(features))
+        needed = self.examples.needed_parts(OBJECTIVES[config.loss]())
+        self.config = _resolve(config, self.examples, needed)
+        self.not_covered = int((needed > self.config.parts).sum())
+        self.merged = self.nodes = 0  # of those that came to a Merge in this epoch, and how many of them it merged away
+        torch.manual_seed(config.seed)
+        self.accelerator = Accelerator()
+        shared = {field.name for field in fields(ModelConfig)} & {field.name for field in fields(config)}
+        shape = {name: getattr(self.config, name) for name in shared}
+        network = GraphTransformNet(ModelConfig(labels_in(pairs, config.target_unit), features, **shape))
+        self.average = AveragedModel(
+            network, self.accelerator.device, multi_avg_fn=partial(_average, decay=config.ema)
+        ).eval()
+        for module in network.modules():
+            if isinstance(module, Merge):
+                module.register_forward_hook(self._count_merges)
+        optimizer = torch.optim.AdamW(
+            network.parameters(), config.learning_rate, betas=(0.9, 0.98), weight_decay=config.weight_decay, fused=True
+        )
+        self.model, self.optimizer = self.accelerator.prepare(network, optimizer)
+        self.network: GraphTransformNet = self.accelerator.unwrap_model(self.model)
+
+    def steps(self, epoch: int) -> list[list[list[int]]]:
+        """The steps of an epoch: for each, the batches that this process accumulates."""
+        batches = length_batches(self.examples.lengths, self.config.batch_size, seed=self.config.seed, epoch=epoch)
+        together = self.config.accumulate * self.accelerator.num_processes
+        steps = [batches[start : start + together] for start in range(0, len(batches), together)]
+        # Every process must take part in every step; the last one may be short of batches.
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        return [step[rank::world] or step[:1] for step in steps]
+
+    def step(self, batches: list[list[int]], rate: float, random: Random) -> tuple[float, int]:
+        """One step of the optimiser; the summed loss and the number of examples that had one."""
+        self.model.train()
+        total, counted = 0.0, 0
+        for rows in batches:
+            inputs, targets = self.examples.batch(rows, unseen=self.config.unseen, random=random)
+            if self.accelerator.device.type != "cpu":
+                inputs, targets = inputs.to(self.accelerator.device), targets.to(self.accelerator.device)
+            predicted = self.model(inputs)
+            value = self.network.objective(predicted, targets).value
+            possible = value != torch.inf  # nan is no such case: it must be seen
+            value = torch.where(possible, value, 0).sum()
+            extra = sum(predicted.graph.losses.values())  # what the morphs ask for themselves
+            self.accelerator.backward((value / len(rows) + extra) / len(batches))
+            total += float(value.detach())
+            counted += int(possible.sum())
+        self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.average.update_parameters(self.network)
+        return total, counted
+
+    def evaluate(self) -> tuple[float, float, str]:
+        """Of the averaged weights: dev exact match, mean dev log-probability, and a warning where outputs collapsed."""
+        features = [pair.features for pair in self.dev] if self.network.config.features else None
+        wanted = [pair.target for pair in self.dev]
+        outputs, judged = self.average.module.judge([pair.input for pair in self.dev], wanted, features=features)
+        right = sum(output == target for output, target in zip(outputs, wanted, strict=True))
+        distinct, different = len(set(outputs)), len(set(wanted))
+        warning = ""
+        if different > 1 and distinct < 0.5 * different:
+            warning = (
+                f"outputs have collapsed: {distinct:,} different ones where the targets have {different:,}; "
+                "train longer, or lower the learning rate"
+            )
+        # One target that cannot be spelled is no reason for knowing nothing of the others.
+        mean = sum(max(value, -1e3) for value in judged) / len(judged)
+        return right / len(wanted), mean, warning
+
+    def _count_merges(self, module: Merge, arguments: object, morph: Morph) -> None:
+        if module.training:
+            self.nodes += morph.assignment.num_sources
+            self.merged += morph.assignment.num_sources - morph.assignment.num_targets
+
+    @cached_property
+    def identity(self) -> str:
+        """What a checkpoint must agree with to be continued."""
+        digest = blake2b(repr([tuple(pair) for pair in self.pairs]).encode("utf-8", "surrogatepass")).hexdigest()
+        return json.dumps([asdict(self.config), digest[:32]])
+
+    def save_checkpoint(self, run: Run, out: Path) -> None:
+        if self.accelerator.is_main_process:
+            state = {"config": self.identity, "run": asdict(run)}
+            save_checkpoint(out, self.network, self.average, self.optimizer, state)
+
+    def save_model(self, run: Run, out: Path) -> None:
+        if self.accelerator.is_main_process:
+            self.average.module.save(out, card=_card(self, run), training=asdict(self.config))
+
+    def write_metrics(self, run: Run, rate: float, out: Path) -> None:
+        """Add the line of an epoch."""
+        line = {
+            "epoch": run.epoch,
+            "step": run.total_steps,
+            "loss": run.loss / max(run.counted, 1),
+            "dev_exact_match": run.dev,
+            "dev_log_probability": run.dev_log_probability,
+            "learning_rate": rate,
+            "examples_per_second": run.examples / max(run.seconds, 1e-9),
+            "seconds": run.total_seconds,
+        } | ({"warning": run.warning} if run.warning else {})
+        merges = [module for module in self.network.modules() if isinstance(module, Merge)]
+        if merges:
+            line["threshold"] = [float(module.threshold) for module in merges]
+            line["merged"], line["nodes"] = self.merged, self.nodes
+        self.merged = self.nodes = 0
+        if self.accelerator.is_main_process:
+            with (out / METRICS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+def _average(averages: list[Tensor], parameters: list[Tensor], count: Tensor, *, decay: float) -> None:
+    """An exponential moving average that forgets quickly at first, when it is of random weights."""
+    done = int(count)
+    torch._foreach_lerp_(averages, parameters, 1 - min(decay, (1 + done) / (10 + done)))
+
+
+def _resolve(config: TrainConfig, examples: Examples, needed: Integers) -> Resolved:
+    """The configuration with everything decided that it leaves to the pairs."""
+    count, parts = needed.size, config.parts or choose_parts(needed) if "split" in config.morphs else 1
+    batch_size = min(config.batch_size, max(4, count // 32))
+    epochs = min(max(EXAMPLES // count, FEWEST_EPOCHS), MOST_EPOCHS)
+    epochs = max(epochs, ceil(FEWEST_STEPS / ceil(count / batch_size)))
+    values = asdict(config) | {
+        "parts": parts,
+        "reach": config.reach or max(8, 2 * parts),
+        "epochs": config.epochs or epochs,
+        "patience": max(15, (config.epochs or epochs) // 4) if config.patience is None else config.patience,
+        "batch_size": batch_size,
+        "unseen": config.unseen if examples.copied_share() >= COPYING else 0.0,
+    }
+    return Resolved(**values)
+
+
+def _card(trainer: Trainer, run: Run) -> str:
+    """What a reader of the model folder wants to know first."""
+    config, example = trainer.config, trainer.pairs[0]
+    given = ", features=[...]" if trainer.network.config.features else ""
+    return f"""# A grapheme model
+
+Turns one text into another, learned from {len(trainer.pairs):,} pairs such as `{example.input}` to `{example.target}`.
+
+- {run.dev:.2%} of {len(trainer.dev):,} dev pairs are exactly right (best of {run.epoch} epochs so far).
+- Loss `{config.loss}`, morphs `{", ".join(config.morphs)}`, preset `{config.preset}`, seed {config.seed}.
+- A unit of input is a {config.input_unit}, of output a {config.target_unit}.
+
+```python
+from grapheme_nn import GraphTransformNet
+
+model = GraphTransformNet.load("this folder")
+model.transform(["{example.input}"]{given})
+```
+"""
