@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from grapheme_nn.assignment import Assignment
+    from grapheme_nn.check import check_gradients, gradient_report
+    from grapheme_nn.config import ModelConfig, TrainConfig
     from grapheme_nn.graph import (
         UNITS,
         Unit,
@@ -16,32 +18,75 @@ if TYPE_CHECKING:
         texts_to_batch,
         topological_order,
     )
+    from grapheme_nn.loss import StructuralLoss, edit_distance, sinkhorn
     from grapheme_nn.model import GraphTransformNet
+    from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Operator, Rewire, SoftPool, Split, history, reinforce
+    from grapheme_nn.objective import Comparison, Objective
+    from grapheme_nn.predicted import PredictedGraph
+    from grapheme_nn.registry import MORPHS, OBJECTIVES
+    from grapheme_nn.training import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+# Where each public name lives. It is imported when somebody asks for it: the command's `--help` must not wait for torch.
+_HOMES = {
+    "assignment": ("Assignment",),
+    "check": ("check_gradients", "gradient_report"),
+    "config": ("ModelConfig", "TrainConfig"),
+    "graph": ("UNITS", "Unit", "batch_to_texts", "graph_to_text", "is_acyclic", "levels", "text_to_graph")
+    + ("texts_to_batch", "topological_order"),
+    "loss": ("StructuralLoss", "edit_distance", "sinkhorn"),
+    "model": ("GraphTransformNet",),
+    "morph": ("Lift", "LocalPool", "Merge", "Morph", "Operator", "Rewire", "SoftPool", "Split", "history", "reinforce"),
+    "objective": ("Comparison", "Objective"),
+    "predicted": ("PredictedGraph",),
+    "registry": ("MORPHS", "OBJECTIVES"),
+    "training": ("train",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "MORPHS",
+    "OBJECTIVES",
     "UNITS",
     "Assignment",
+    "Comparison",
     "GraphTransformNet",
+    "Lift",
+    "LocalPool",
+    "Merge",
+    "ModelConfig",
+    "Morph",
+    "Objective",
+    "Operator",
+    "PredictedGraph",
+    "Rewire",
+    "SoftPool",
+    "Split",
+    "StructuralLoss",
+    "TrainConfig",
     "Unit",
     "batch_to_texts",
+    "check_gradients",
+    "edit_distance",
+    "gradient_report",
     "graph_to_text",
+    "history",
     "is_acyclic",
     "levels",
+    "reinforce",
+    "sinkhorn",
     "text_to_graph",
     "texts_to_batch",
     "topological_order",
+    "train",
 ]
-
-_ROOMS = {"Assignment": "assignment", "GraphTransformNet": "model"}  # every other name is in graph
 
 
 def __getattr__(name: str) -> object:
-    """Opens a room when somebody asks for what is in it: the command's `--help` must not wait for torch."""
-    if name not in __all__:
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ROOMS.get(name, 'graph')}"), name)
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

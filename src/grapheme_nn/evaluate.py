@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grapheme_nn.graph import UNITS, Unit, texts_to_batch
-from grapheme_nn.inputs import units_of
+from grapheme_nn.graph import UNITS, Unit, texts_to_batch, units_of
 from grapheme_nn.loss import StructuralLoss
 
 # How many entries the plans of one batch of graphs may have: some 16 MB of floats.

@@ -10,11 +10,11 @@ from grapheme_nn.check.learning import count_right, learn
 from grapheme_nn.check.nets import PAIRS, small_net
 from grapheme_nn.check.plot import sparkline
 from grapheme_nn.check.table import Figure, Row
+from grapheme_nn.config import ModelConfig, TrainConfig
 from grapheme_nn.data import Pair, generate
 from grapheme_nn.examples import Examples, choose_parts, labels_in
-from grapheme_nn.model import GraphTransformNet, ModelConfig
-from grapheme_nn.settings import TrainConfig
-from grapheme_nn.training import Training
+from grapheme_nn.model import GraphTransformNet
+from grapheme_nn.trainer import Trainer
 
 SEEDS, EPOCHS, MOST_EPOCHS, RATE = 20, 20, 200, 0.02
 LONG, LONG_RATE = 150, 0.01  # epochs and rate of the longer runs

@@ -23,10 +23,11 @@ from grapheme_nn.check.nets import FEATURED, PAIRS, small_net
 from grapheme_nn.check.numerical import flat_outputs
 from grapheme_nn.check.parameters import batch_of, net_loss
 from grapheme_nn.check.table import Figure, Row
+from grapheme_nn.config import TrainConfig
 from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.morph import LocalPool, Merge, Morph, Rewire, SoftPool, Split
-from grapheme_nn.settings import LOSSES, TrainConfig
-from grapheme_nn.training import Training
+from grapheme_nn.registry import OBJECTIVES
+from grapheme_nn.trainer import Trainer
 
 SEED, OTHER_SEED, STEPS = 0, 1, 10
 PROMISED = ("forward pass", "morphs", "loss", "texts")  # the same bits whatever the number of threads
@@ -40,7 +41,7 @@ def digests(seed: int) -> dict[str, str]:
         torch.use_deterministic_algorithms(True)
         torch.seed()  # by chance, so that one can see what depends on it though it should not: dropout that is off
         try:
-            nets = [small_net(FEATURED, seed=seed, loss=name, dropout=0.3).eval() for name in LOSSES]
+            nets = [small_net(FEATURED, seed=seed, loss=name, dropout=0.3).eval() for name in OBJECTIVES]
             batches = [batch_of(net, FEATURED) for net in nets]
             losses = [net_loss(net, batch) for net, batch in zip(nets, batches, strict=True)]
             weights = [weight for net in nets for weight in net.parameters() if weight.requires_grad]
@@ -108,10 +109,11 @@ def _scores(net: GraphTransformNet) -> Tensor:
 def _trained(seed: int) -> list[Tensor]:
     """The weights after steps of the library's own training, dropout and all."""
     shape = {"width": 16, "hidden": 8, "heads": 2, "layers": 1}
-    training = Training(PAIRS, PAIRS, TrainConfig(merge=True, seed=seed, epochs=1, unseen=0.5, **shape))  # type: ignore[arg-type]
+    config = TrainConfig(morphs=("merge", "lift", "split"), seed=seed, epochs=1, unseen=0.5, **shape)  # type: ignore[arg-type]
+    trainer = Trainer(PAIRS, PAIRS, config)
     for step in range(STEPS):
-        training.step([[0, 1, 2]], 3e-3, Random(seed + step), step)
-    return list(training.network.parameters())
+        trainer.step([[0, 1, 2]], 3e-3, Random(seed + step))
+    return list(trainer.network.parameters())
 
 
 def _child(seed: int, threads: int) -> "subprocess.Popen[str]":

@@ -11,19 +11,18 @@ from grapheme_nn.check.estimators import check_estimators
 from grapheme_nn.check.nets import FEATURED, exact_net
 from grapheme_nn.check.numerical import Compared, check_gradients
 from grapheme_nn.check.parameters import ParameterReport, gradient_report
-from grapheme_nn.check.subjects import SUBJECTS, Subject
+from grapheme_nn.check.subjects import Subject, subjects
 from grapheme_nn.check.table import Figure, Row
-from grapheme_nn.settings import LossName
+from grapheme_nn.registry import OBJECTIVES
 
-NETS: tuple[LossName, ...] = ("transport", "path", "ctc")
 ENTRIES = 6  # of each parameter, compared one by one
 
 
 def rows() -> Iterator[Row]:
     """Operators and losses below 1e-6, every parameter end to end below 1e-4 and none dead, estimators as promised."""
-    for subject in SUBJECTS:
+    for subject in subjects():
         yield from subject_rows(subject)
-    for loss in NETS:
+    for loss in OBJECTIVES:
         yield from net_rows(loss)
     yield from check_estimators()
 
@@ -41,7 +40,7 @@ def subject_rows(subject: Subject) -> Iterator[Row]:
         yield _row(subject.group, replace(each, name=f"{subject.name}: {each.name}".removeprefix(": ")))
 
 
-def net_rows(loss: LossName) -> Iterator[Row]:
+def net_rows(loss: str) -> Iterator[Row]:
     """A row for each parameter of a small network: text in, loss out, through merge and split."""
     net = exact_net(loss)
     try:

@@ -12,9 +12,7 @@ from torch_geometric.data.data import BaseData
 from grapheme_nn.check.numerical import DEAD, RANDOM, along, compare, flat_outputs, same_bits, slope
 from grapheme_nn.data import Pair
 from grapheme_nn.examples import Examples
-from grapheme_nn.inputs import Inputs
 from grapheme_nn.model import GraphTransformNet
-from grapheme_nn.spell import Targets
 
 LIMIT = 1e-4
 _ROUNDING = 1e-15  # a gradient that is no larger, compared with the largest there is, is zero but for rounding
@@ -71,8 +69,8 @@ def gradient_report(
 
     A copy of the model in float64 is examined, in the mode (`train` or `eval`) that the model is in. `loss(model,
     batch)` is what is differentiated, added up where it is not one number; floats in the batch are converted. A
-    `GraphTransformNet` needs none: its batch is a list of `Pair` or of (input, target), or `(Inputs, Targets)`, and its
-    loss its own.
+    `GraphTransformNet` needs none: its batch is a list of `Pair` or of (input, target), or two PyG batches, and its loss
+    that of its objective.
 
     Compared are the entry with the largest gradient, a random sample of `entries` others, and, with a random sign for
     each, all entries at once. A parameter fails if the error is above `limit`, or if its gradient is zero everywhere
@@ -197,7 +195,7 @@ def _loss_and_batch(model: nn.Module, batch: Any, loss: Loss | None) -> tuple[Lo
         return loss, _exact(batch)
     if not isinstance(model, GraphTransformNet):
         raise ValueError(f"a {type(model).__name__} has no loss of its own: give loss, a function of model and batch")
-    if isinstance(batch, tuple) and len(batch) == 2 and isinstance(batch[0], Inputs) and isinstance(batch[1], Targets):
+    if isinstance(batch, tuple) and len(batch) == 2 and all(isinstance(part, BaseData) for part in batch):
         return net_loss, batch
     if not isinstance(batch, list | tuple) or not batch or not all(_is_pair(pair) for pair in batch):
         raise ValueError(
@@ -205,7 +203,7 @@ def _loss_and_batch(model: nn.Module, batch: Any, loss: Loss | None) -> tuple[Lo
         )
     examples = batch_of(model, [Pair(*pair) for pair in batch])
     with torch.no_grad():
-        if not bool((model.loss(model(examples[0]), examples[1]) != torch.inf).any()):
+        if not bool((model.objective(model(examples[0]), examples[1]).value != torch.inf).any()):
             raise ValueError("the model can spell none of these targets, so that none has a loss: has it their labels?")
     return net_loss, examples
 
@@ -225,7 +223,7 @@ def _exact(batch: Any) -> Any:
     return type(batch)(map(_exact, batch)) if type(batch) in (list, tuple) else batch
 
 
-def batch_of(model: GraphTransformNet, pairs: Sequence[Pair]) -> tuple[Inputs, Targets]:
+def batch_of(model: GraphTransformNet, pairs: Sequence[Pair]) -> tuple[BaseData, BaseData]:
     """Pairs as the network reads them."""
     config = model.config
     with_features = bool(config.features)
@@ -233,8 +231,6 @@ def batch_of(model: GraphTransformNet, pairs: Sequence[Pair]) -> tuple[Inputs, T
     return examples.batch(range(len(pairs)))
 
 
-def net_loss(model: GraphTransformNet, batch: tuple[Inputs, Targets]) -> Tensor:
-    """The mean of what training takes: minus the log-probability of each target that can be spelled."""
-    value = model.loss(model(batch[0]), batch[1])
-    possible = value != torch.inf
-    return torch.where(possible, value, 0).sum() / possible.sum().clamp(min=1)
+def net_loss(model: GraphTransformNet, batch: tuple[BaseData, BaseData]) -> Tensor:
+    """The mean of what training takes: the objective's value of each target that can be spelled."""
+    return model.objective(model(batch[0]), batch[1]).mean

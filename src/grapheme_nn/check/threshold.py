@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from grapheme_nn.check.learning import count_right, learn
-from grapheme_nn.check.nets import small_net
+from grapheme_nn.check.nets import merge_of, small_net
 from grapheme_nn.check.plot import sparkline
 from grapheme_nn.check.table import Figure, Row
 from grapheme_nn.data import Pair
@@ -49,8 +49,7 @@ def run() -> Trajectory:
 def train(seed: int) -> Trajectory:
     """100 full-batch epochs of Adam at a constant rate of 0.01, with a merging level and the estimator as shipped."""
     net = small_net(STUTTERED, seed=seed, width=32, hidden=16, buckets=64, parts=1)
-    assert net.coarse is not None
-    merge = net.coarse.merge
+    merge = merge_of(net)
     merges: list[int] = []
 
     def count(module: object, arguments: object, morph: Morph) -> None:

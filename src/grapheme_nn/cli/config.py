@@ -11,14 +11,14 @@ from grapheme_nn.cli.sentences import Unusable, WrongUse
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from grapheme_nn.train import TrainConfig
+    from grapheme_nn.config import TrainConfig
 
 T = TypeVar("T", bound="DataclassInstance")
 
 
 def resolve(preset: str, file: Path | None, options: dict[str, Any]) -> "TrainConfig":
     """The settings to train with; `options` that are None were not given."""
-    from grapheme_nn.train import PRESETS
+    from grapheme_nn.config import PRESETS
 
     if preset not in PRESETS:
         raise WrongUse(f"there is no preset {preset!r}: choose one of {', '.join(PRESETS)}")
@@ -70,6 +70,8 @@ def _fitting(name: str, value: Any, wanted: Any, where: str) -> Any:
     kinds = {getattr(wanted, "__origin__", wanted), *getattr(wanted, "__args__", ())}
     if type(value) in kinds or value in kinds:  # a type, or one of the words of a Literal
         return value
+    if tuple in kinds and isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return tuple(value)
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds:
         return float(value)
     raise Unusable(f"{where}: {name} = {value!r} does not fit: it should be {_named(wanted)}")

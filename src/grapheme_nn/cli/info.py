@@ -18,7 +18,7 @@ def info(
 
     Example: grapheme info runs/dates
     """
-    from grapheme_nn.folder import CONFIG, WEIGHTS
+    from grapheme_nn.model_folder import CONFIG, WEIGHTS
     from grapheme_nn.model import GraphTransformNet
 
     network = GraphTransformNet.load(model)

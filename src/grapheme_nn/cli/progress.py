@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from grapheme_nn.cli.sentences import say
 
 if TYPE_CHECKING:
-    from grapheme_nn.train import Progress
+    from grapheme_nn.training import Progress
 
 
 class Report:

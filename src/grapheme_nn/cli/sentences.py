@@ -59,7 +59,7 @@ def _sentence(error: Exception) -> tuple[str, int]:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}", UNUSABLE
     if isinstance(error, ValueError):
-        from grapheme_nn.folder import ModelError  # takes torch along, so only now
+        from grapheme_nn.model_folder import ModelError  # takes torch along, so only now
 
         if isinstance(error, ModelError):
             return str(error), UNUSABLE

@@ -1,4 +1,4 @@
-"""The room of `grapheme train`: from a file of pairs to the folder of a model."""
+"""`grapheme train`: from a file of pairs to the folder of a model."""
 
 import os
 from enum import StrEnum
@@ -11,13 +11,13 @@ import typer
 from grapheme_nn.cli.options import Columns, SkipBadLines
 from grapheme_nn.cli.sentences import Unusable, WrongUse, say
 from grapheme_nn.data import Pair, hold_out, overlap, read_pairs
+from grapheme_nn.registry import MORPHS, OBJECTIVES
 
 if TYPE_CHECKING:
-    from grapheme_nn.train import TrainConfig
+    from grapheme_nn.config import TrainConfig
 
 # The units as `graph` has them, which would take torch along.
 Unit = StrEnum("Unit", ["codepoint", "cluster", "decomposed", "symbol"])
-Loss = StrEnum("Loss", ["path", "transport", "ctc"])
 Preset = StrEnum("Preset", ["small", "base"])
 
 
@@ -32,7 +32,13 @@ def train(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Settings that replace the preset's; options win.")
     ] = None,
-    loss: Annotated[Loss | None, typer.Option(help="What is learned from.")] = None,
+    loss: Annotated[
+        str | None, typer.Option(metavar="NAME", help=f"What is learned from: {', '.join(OBJECTIVES)}.")
+    ] = None,
+    morph: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help=f"What the network does, in order, of {', '.join(MORPHS)}."),
+    ] = None,
     input_unit: Annotated[Unit | None, typer.Option(help="What a node of the input is.")] = None,
     target_unit: Annotated[Unit | None, typer.Option(help="What a node of the target is.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="How often every pair is seen.")] = None,
@@ -63,6 +69,7 @@ def train(
 
     options = {
         "loss": loss,
+        "morphs": None if morph is None else tuple(name.strip() for name in morph.split(",") if name.strip()),
         "input_unit": input_unit,
         "target_unit": target_unit,
         "epochs": epochs,
@@ -81,8 +88,8 @@ def train(
 
 def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path, resume: bool) -> None:
     from grapheme_nn.cli.progress import Report
-    from grapheme_nn.folder import ModelError
-    from grapheme_nn.train import train as train_model
+    from grapheme_nn.model_folder import ModelError
+    from grapheme_nn.training import train as train_model
 
     try:
         with Report() as report:
@@ -101,6 +108,11 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
     if result.not_covered:
         longer = f"their targets are more than {result.parts} times as long as their inputs"
         say(f"{result.not_covered:,} pairs taught nothing: {longer}")
+    if result.learned_nothing:
+        raise Unusable(
+            f"nothing was learned: not one of {len(dev):,} dev pairs came out right in {result.epochs} epochs; "
+            f"look at the pairs, or train longer (--epochs); the model is in {out} all the same"
+        )
     say(
         f"dev exact match {result.best_dev_exact_match:.2%} in epoch {result.best_epoch} of {result.epochs}, "
         f"{result.seconds:,.0f} s, {result.parameters:,} parameters: the model is in {out}"

@@ -151,18 +151,27 @@ class Morph:
         return number if self.in_order is None else torch.empty_like(number).index_copy_(0, self.in_order, number)
 
     @cached_property
+    def _forward(self) -> Tensor:
+        """Which edges point forward in the order, bool [e]."""
+        source, target = self.place[self.edge_index]
+        return source < target
+
+    @cached_property
     def structure_edges(self) -> Tensor:
         """The edges that make it a DAG, int64 [2, e]: all of them, unless an order says which."""
-        if self.order is None:
-            return self.edge_index
-        source, target = self.place[self.edge_index]
-        return self.edge_index[:, source < target]
+        return self.edge_index if self.order is None else self.edge_index[:, self._forward]
+
+    @cached_property
+    def structure_weights(self) -> Tensor:
+        """The weights of `structure_edges`, [e]."""
+        return self.edge_weight if self.order is None else self.edge_weight[self._forward]
 
     @cached_property
     def is_chain(self) -> bool:
-        """Whether every graph is one chain, numbered along it, as text is."""
+        """Whether every graph is one chain, numbered along it, whose edges weigh 1, as text is."""
         edges, filled = self.structure_edges, self.padding.mask[:, :1].sum()
-        return edges.size(1) == self.num_nodes - int(filled) and is_chain(edges)
+        chain = edges.size(1) == self.num_nodes - int(filled) and is_chain(edges)
+        return chain and bool((self.structure_weights == 1).all())
 
     @cached_property
     def padding(self) -> Padding:

@@ -42,10 +42,8 @@ class Rewire(Operator):
         return f"{self.channels}, reach={self.reach}"
 
     def change(self, graph: Morph) -> Morph:
-        x, edge_index, edge_weight = graph.x, graph.edge_index, graph.edge_weight
-        if graph.order is not None:  # what points back in a soft graph is no structure, and would close cycles
-            source, target = graph.place[edge_index]
-            edge_index, edge_weight = edge_index[:, source < target], edge_weight[source < target]
+        # What points back in a soft graph is no structure, and would close cycles.
+        x, edge_index, edge_weight = graph.x, graph.structure_edges, graph.structure_weights
         pairs = torch.cat([edge_index, self._new_pairs(graph, edge_index)], dim=1)
         is_new = torch.arange(pairs.size(1), device=x.device) >= edge_index.size(1)
         score = (self.query(x)[pairs[0]] * self.key(x)[pairs[1]]).sum(dim=1) / sqrt(self.channels)

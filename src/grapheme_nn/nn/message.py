@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.nn.aggregation import aggregate
 from grapheme_nn.nn.structure import Structure
 
 
@@ -13,7 +12,7 @@ class Messages(nn.Module):
     .. math:: y = W'' \operatorname{relu}\big(W' [P^2 z, Pz, z, Fz, F^2 z]\big), \quad z = W x
 
     z, the message of a node, has half as many channels as x. P takes the mean over a node's predecessors, F over its
-    successors; on a chain they are shifts, and this is a convolution of width 1 + 2 hops. x, y: [B, n, d], padded.
+    successors, weighed by the edges; on a chain they are shifts, and this is a convolution of width 1 + 2 hops. x, y: [B, n, d], padded.
     """
 
     def __init__(self, channels: int, *, hops: int = 2) -> None:
@@ -39,10 +38,9 @@ class Messages(nn.Module):
         assert structure.edge_index is not None
         source, target = structure.edge_index
         node = structure.padding.flat(message)
-        count = node.size(0)
         before, after = [node], [node]
         for _ in range(self.hops):
-            before.append(aggregate(before[-1][source], target, count, "mean"))
-            after.append(aggregate(after[-1][target], source, count, "mean"))
+            before.append(structure.weighted_mean(before[-1][source], target))
+            after.append(structure.weighted_mean(after[-1][target], source))
         # The order of a window: the furthest predecessor first, the furthest successor last.
         return structure.padding.dense(torch.cat([*before[::-1], *after[1:]], 1))

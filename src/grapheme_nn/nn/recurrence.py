@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.nn.aggregation import aggregate
 from grapheme_nn.nn.structure import Structure
 
 
@@ -26,8 +25,8 @@ class Recurrence(nn.Module):
             node = structure.padding.flat(x)
             ahead, back = structure.depth
             states = [
-                _level_by_level(self.forward_lstm, node, structure.edge_index, ahead),
-                _level_by_level(self.backward_lstm, node, structure.edge_index.flip(0), back),
+                _level_by_level(self.forward_lstm, node, structure, structure.edge_index, ahead),
+                _level_by_level(self.backward_lstm, node, structure, structure.edge_index.flip(0), back),
             ]
             return structure.padding.dense(torch.cat(states, 1))
         # Padding comes after all nodes in both orders, so no state of a node has seen it.
@@ -37,7 +36,9 @@ class Recurrence(nn.Module):
         return torch.cat([there, back.gather(1, reverse.expand_as(back))], 2)
 
 
-def _level_by_level(lstm: nn.LSTM, node: Tensor, edge_index: Tensor, level: Tensor) -> Tensor:
+def _level_by_level(
+    lstm: nn.LSTM, node: Tensor, structure: Structure, edge_index: Tensor, level: Tensor
+) -> Tensor:
     """The states of all nodes [nodes, hidden]: those of level 0 first, then of the nodes that wait for these alone."""
     source, target = edge_index
     weights = lstm.all_weights[0]
@@ -46,7 +47,7 @@ def _level_by_level(lstm: nn.LSTM, node: Tensor, edge_index: Tensor, level: Tens
     for depth in range(int(level.max()) + 1 if level.numel() else 0):
         here = (level == depth).nonzero()[:, 0]
         arriving = (edge_level == depth).nonzero()[:, 0]
-        before = aggregate(state[source[arriving]].flatten(1), target[arriving], node.size(0), "mean")[here]
+        before = structure.weighted_mean(state[source[arriving]].flatten(1), target[arriving], arriving)[here]
         hidden, memory = before.view(-1, 2, lstm.hidden_size).unbind(1)
         hidden, memory = torch.lstm_cell(node[here], [hidden, memory], *weights)
         state = state.index_copy(0, here, torch.stack([hidden, memory], 1))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from grapheme_nn.graph import levels
 from grapheme_nn.morph.base import Morph
+from grapheme_nn.nn.aggregation import aggregate
 from grapheme_nn.padding import Padding
 
 
@@ -17,10 +18,13 @@ class Structure:
 
     padding: Padding
     edge_index: Tensor | None = None  # int64 [2, e]; None where every graph is a chain: shifts take the place of edges
+    edge_weight: Tensor | None = None  # [e]; None where each is 1
 
     @classmethod
     def of(cls, graph: Morph) -> "Structure":
-        return cls(graph.padding, None if graph.is_chain else graph.structure_edges)
+        if graph.is_chain:
+            return cls(graph.padding)
+        return cls(graph.padding, graph.structure_edges, graph.structure_weights)
 
     @property
     def mask(self) -> Tensor:
@@ -39,6 +43,19 @@ class Structure:
         assert self.edge_index is not None
         count = int(self.padding.length.sum())
         return levels(self.edge_index, count), levels(self.edge_index.flip(0), count)
+
+    def weighted_mean(self, value: Tensor, at: Tensor, chosen: Tensor | None = None) -> Tensor:
+        """The mean over the edges that lead to (or from) each node, weighed by them: [e, d] and nodes [e] to [N, d].
+
+        Edges that together weigh less than 1 count as less: sum w v / max(sum w, 1). `chosen` are the edges meant.
+        """
+        count = int(self.padding.length.sum())
+        weight = self.edge_weight
+        if weight is None:
+            return aggregate(value, at, count, "mean")
+        weight = (weight if chosen is None else weight[chosen])[:, None]
+        total = aggregate(torch.cat([weight * value, weight], 1), at, count)
+        return total[:, :-1] / total[:, -1:].clamp_min(1)
 
     def blank(self, x: Tensor) -> Tensor:
         """[B, n, d] with zeros in the padding."""

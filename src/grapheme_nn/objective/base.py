@@ -42,8 +42,7 @@ class Decoded:
         copied = predicted.unit.gather(1, slot)
         unit = torch.where(self.label == COPY, copied, predicted.vocabulary.units_of(self.label))
         owner = torch.arange(self.length.numel(), device=slot.device).repeat_interleave(self.length)
-        target = torch.arange(1, owner.numel(), device=slot.device)
-        target = target[owner[1:] == owner[:-1]]
+        target = (owner[1:] == owner[:-1]).nonzero()[:, 0] + 1
         graphs = Batch(
             x=unit[there],
             edge_index=torch.stack([target - 1, target]),

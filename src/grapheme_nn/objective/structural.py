@@ -49,7 +49,9 @@ class Structural(Objective):
                 cost + crossed, deletion, insertion, slots, targets.mask, iterations=self.iterations, start=start
             )
             plan, start = found.plan, (found.row, found.column)
-        total = found.value - (plan * crossed).sum((1, 2)) + ((unreachable @ plan @ edges.mT) * plan).sum((1, 2))
+        # The dual of the linearised problem, 0 for a perfect prediction, with the edge term itself in its place.
+        total = found.value - targets.length
+        total = total - (plan * crossed).sum((1, 2)) + ((unreachable @ plan @ edges.mT) * plan).sum((1, 2))
         return Comparison((total * self.temperature).to(label.dtype), plan.detach().to(label.dtype))
 
     @torch.no_grad()
@@ -62,7 +64,7 @@ def reachability(predicted: PredictedGraph) -> Tensor:
     batch, slots = predicted.mask.shape
     if predicted.graph.is_chain:
         return torch.ones(1, slots, slots, dtype=torch.bool, device=predicted.mask.device).triu(1)
-    edges = predicted.graph.structure_edges
+    edges = predicted.graph.structure_edges[:, predicted.graph.structure_weights > 0]
     if predicted.graph.padding.index is not None:
         edges = predicted.graph.padding.index[edges]
     adjacency = torch.zeros(batch * slots, slots, device=edges.device)

@@ -6,18 +6,21 @@ import torch
 from torch import Tensor
 
 from grapheme_nn.check.subjects.subject import Case, Subject, doubles, of_module
-from grapheme_nn.loss.edges import edge_log_softmax, edge_score
+from grapheme_nn.morph.base import Condition
 from grapheme_nn.nn import Aggregate, HashEmbedding
 from grapheme_nn.nn.aggregation import How
 from grapheme_nn.nn.attention import Attention
 from grapheme_nn.nn.layer import Layer
 from grapheme_nn.nn.message import Messages
+from grapheme_nn.nn.pointer import NextPointer
 from grapheme_nn.nn.recurrence import Recurrence
 from grapheme_nn.nn.structure import Structure
+from grapheme_nn.padding import Padding
 
 MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])
-CHAINS = Structure(MASK)
-DAGS = Structure(MASK, torch.tensor([[0, 0, 1, 2, 4], [1, 2, 3, 3, 5]]))  # a diamond, and a chain of two
+PADDING = Padding.of_counts(MASK.sum(1))
+CHAINS = Structure(PADDING)
+DAGS = Structure(PADDING, torch.tensor([[0, 0, 1, 2, 4], [1, 2, 3, 3, 5]]))  # a diamond, and a chain of two
 INDEX = torch.tensor([2, 0, 2, 0, 2, 2])  # the node of each message; none reaches node 1
 BREAK = 1e-3  # by so much the first of equals is larger: more than any step
 
@@ -40,7 +43,7 @@ def _tied(how: How) -> Case:
 
 
 def _attention() -> Case:
-    return of_module(Attention(8, 2), MASK, x=doubles(2, 3, 8), seen=doubles(2, 4, 8))
+    return of_module(Attention(8, 2), MASK, x=doubles(2, 3, 8), context=doubles(2, 4, 8))
 
 
 def _embedding() -> Case:
@@ -51,11 +54,9 @@ def _on(module: Any, structure: Structure, *more: Any) -> Case:
     return of_module(module, structure, *more, x=doubles(2, 4, 8))
 
 
-def _edges() -> Case:
-    def fn(query: Tensor, key: Tensor, end: Tensor) -> Tensor:
-        return edge_log_softmax(edge_score(query, key, end, 2), MASK).exp()
-
-    return Case(fn, {"query": doubles(2, 5, 3), "key": doubles(2, 4, 3), "end": doubles(2, 5)})
+def _next() -> Case:
+    case = of_module(NextPointer(8, 2), MASK, x=doubles(2, 4, 8))
+    return Case(lambda **inputs: case.fn(**inputs).exp(), case.inputs)
 
 
 LAYERS = (
@@ -72,9 +73,9 @@ LAYERS = (
     Subject("layers", "Recurrence, chains", lambda: _on(Recurrence(8, 3), CHAINS)),
     Subject("layers", "Recurrence, graphs", lambda: _on(Recurrence(8, 3), DAGS)),
     Subject("layers", "Layer, with features", lambda: _on(Layer(8, 2, 3, 0.0), CHAINS, _features())),
-    Subject("layers", "edges between slots", _edges),
+    Subject("layers", "NextPointer", _next),
 )
 
 
-def _features() -> tuple[Tensor, Tensor]:
-    return torch.randn(2, 2, 8, dtype=torch.float64), torch.tensor([[True, True], [True, False]])
+def _features() -> Condition:
+    return Condition(torch.randn(2, 2, 8, dtype=torch.float64), torch.tensor([[True, True], [True, False]]))

@@ -1,15 +1,13 @@
 """The room of subjects that tell how far a prediction is from its target."""
 
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.check.subjects.subject import Case, Subject, doubles
-from grapheme_nn.loss import PathLoss, StructuralLoss, TransportLoss, edge_log_softmax, sinkhorn
-from grapheme_nn.loss.ctc import ctc_value
+from grapheme_nn.loss import StructuralLoss, sinkhorn
 
 SOURCES = torch.tensor([[True, True, True], [True, True, False]])
 TARGETS = torch.tensor([[True, True, True, True], [True, True, False, False]])
@@ -109,45 +107,6 @@ def _terms() -> tuple[Subject, ...]:
     )
 
 
-def _transport(loss: TransportLoss) -> Case:
-    target = torch.tensor([[1, 3, 3, 2], [2, 1, 0, 0]])
-    slots = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
-
-    def fn(label_log_prob: Tensor) -> Tensor:
-        value: Tensor = loss(label_log_prob, target, slot_mask=slots, target_mask=TARGETS).value
-        return value
-
-    return Case(fn, {"label_log_prob": _log_softmax(2, 6, LABELS)})
-
-
-def _path(*, least: float = 0.0) -> Case:
-    """`least` is added to all log-probabilities of labels."""
-    target = torch.tensor([[1, 3, 3, 2], [2, 1, 0, 0]])
-    slots = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
-    edges = torch.randn(2, 7, 4, dtype=torch.float64).requires_grad_()
-
-    def fn(label_log_prob: Tensor, edge_score: Tensor) -> Tensor:
-        edges = edge_log_softmax(edge_score, slots)
-        value: Tensor = PathLoss()(
-            label_log_prob + least, target, slot_mask=slots, target_mask=TARGETS, edge_log_prob=edges
-        ).value
-        return value
-
-    return Case(fn, {"label_log_prob": _log_softmax(2, 6, LABELS), "edge_score": edges})
-
-
-def _ctc() -> Case:
-    same = torch.tensor([[0, 1, 1], [0, 1, 1]])
-    sizes: Any = torch.tensor([6, 5]), torch.tensor([3, 2])
-    inputs = {"label": _log_softmax(2, 6, 3), "void": _log_softmax(2, 6)}
-    # Targets 1 and 2 have the same label, so that their log-probabilities are one number.
-    return Case(lambda label, void: ctc_value(label[:, :, [0, 1, 1]], void, same, *sizes), inputs)
-
-
-def _log_softmax(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64).log_softmax(-1).requires_grad_()
-
-
 LOSSES = (
     Subject("sinkhorn", "plain", _sinkhorn),
     Subject("sinkhorn", "with void", lambda: _sinkhorn(void=True)),
@@ -155,11 +114,4 @@ LOSSES = (
     Subject("sinkhorn", "masked, with void", lambda: _sinkhorn(masked=True, void=True)),
     Subject("sinkhorn", "logarithms", lambda: _sinkhorn(temperature=0.02)),
     *_terms(),
-    Subject("TransportLoss", "exact", lambda: _transport(TransportLoss())),
-    Subject("TransportLoss", "soft", lambda: _transport(TransportLoss(order="soft"))),
-    Subject("TransportLoss", "exact, cooler", lambda: _transport(TransportLoss(temperature=0.5))),
-    Subject("TransportLoss", "soft, cooler", lambda: _transport(TransportLoss(order="soft", temperature=0.5))),
-    Subject("PathLoss", "probabilities", _path),
-    Subject("PathLoss", "logarithms", lambda: _path(least=-300.0)),
-    Subject("ctc", "", _ctc),
 )
