@@ -6,7 +6,7 @@ from functools import cached_property
 from random import Random
 
 import numpy as np
-from torch_geometric.data import Batch
+from torch_geometric.data import Data
 
 from grapheme_nn.data import Pair
 from grapheme_nn.graph import Integers, Unit, chains_to_batch, identities, name_identities, units_of
@@ -48,7 +48,7 @@ class Examples:
 
     def batch(
         self, rows: Sequence[int], *, unseen: float = 0.0, random: Random | None = None
-    ) -> tuple[Batch, Batch]:
+    ) -> tuple[Data, Data]:
         """The inputs and the targets of these rows.
 
         In a share `unseen` of them, chosen by `random`, one character that input and target have in common becomes one

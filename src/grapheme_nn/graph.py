@@ -79,8 +79,8 @@ def texts_to_batch(
     the graph of each, `feature_batch`.
     """
     nodes = _nodes(texts, unit)
-    batch = _chain_batch(nodes.identity, nodes.per_text)
-    batch.unit = [unit] * len(texts)
+    batch = Batch(**_chain_fields(nodes.identity, nodes.per_text), unit=[unit] * len(texts))
+    batch._num_graphs = len(texts)
     ptr = batch.ptr.numpy()
     # What Batch.to_data_list needs to take the batch apart again: where each graph's part of a field begins, and by
     # how much its numbers were raised.
@@ -129,9 +129,12 @@ def name_identities(names: Sequence[str]) -> list[int]:
     ]
 
 
-def chains_to_batch(units: Sequence[Integers], features: Sequence[Integers] | None = None) -> Batch:
-    """Chains as a batch, from the `x` of each one's nodes, and perhaps the `feature` of each (see `texts_to_batch`)."""
-    batch = _chain_batch(*_concatenated(units))
+def chains_to_batch(units: Sequence[Integers], features: Sequence[Integers] | None = None) -> Data:
+    """Chains as a batch, from the `x` of each one's nodes, and perhaps the `feature` of each (see `texts_to_batch`).
+
+    A `Data` with `batch` and `ptr`, for those who only read it: PyG takes long to make a `Batch` of a few words.
+    """
+    batch = Data(**_chain_fields(*_concatenated(units)))
     if features is not None:
         batch.feature, batch.feature_batch = _owned(*_concatenated(features))
     return batch
@@ -148,10 +151,24 @@ def batch_to_texts(batch: Batch) -> list[str]:
     return _spell(batch, np.diff(_array(batch.ptr)), units)
 
 
+def count_graphs(graphs: Data) -> int:
+    """How many graphs a PyG `Data` or `Batch` holds."""
+    if graphs.get("ptr") is not None:
+        return int(graphs.ptr.numel()) - 1
+    owner = graphs.get("batch")
+    return 1 if owner is None else int(owner.max()) + 1 if owner.numel() else 0
+
+
 def is_chain(edge_index: Tensor) -> bool:
     """Whether every edge leads from a node to the next number, in order and once, as in text."""
-    source, target = edge_index
+    source, target = edge_index.numpy(force=True) if edge_index.device.type == "cpu" else edge_index
     return bool((target == source + 1).all()) and bool((source[1:] > source[:-1]).all())
+
+
+def is_sorted(numbers: Tensor) -> bool:
+    """Whether numbers [n] never fall: the nodes of a batch stand graph after graph."""
+    values = numbers.numpy(force=True) if numbers.device.type == "cpu" else numbers  # numpy is quicker at a few
+    return bool((values[1:] >= values[:-1]).all())
 
 
 def is_acyclic(edge_index: Tensor, num_nodes: int) -> bool:
@@ -251,12 +268,10 @@ def _spell(graph: Data, count: Integers, units: Sequence[str]) -> list[str]:
     return [normalize("NFC", text) if unit == "decomposed" else text for unit, text in zip(units, texts, strict=True)]
 
 
-def _chain_batch(x: Integers, count: Integers) -> Batch:
+def _chain_fields(x: Integers, count: Integers) -> dict[str, Tensor]:
     """Chains of `count` nodes each."""
     node, owner = _owned(x, count)
-    batch = Batch(x=node, edge_index=_chains(count), batch=owner, ptr=torch.from_numpy(_offsets(count)))
-    batch._num_graphs = count.size
-    return batch
+    return {"x": node, "edge_index": _chains(count), "batch": owner, "ptr": torch.from_numpy(_offsets(count))}
 
 
 def _owned(values: Integers, count: Integers) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 import torch
 from torch import nn
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.graph import Integers, chains_to_batch, identities, join_units, name_identities, units_of
@@ -45,7 +45,7 @@ class GraphTransformNet(nn.Module):
         self.relabel = Relabel(config, has_void=self.objective.has_void)
         self.next = NextPointer(config.width, config.reach) if self.objective.predicts_next else None
 
-    def forward(self, batch: Batch) -> PredictedGraph:
+    def forward(self, batch: Data) -> PredictedGraph:
         """The predicted graphs of a batch of DAGs with `x` int64 [n]: what each node is."""
         graph: Morph = self.encoder(batch)
         for morph in self.morphs:
@@ -185,7 +185,7 @@ class GraphTransformNet(nn.Module):
         if training:
             self.eval()
         try:
-            with torch.no_grad():
+            with torch.inference_mode():
                 start = 0
                 while start < len(order):
                     rows = order[start : start + batch_size]
@@ -204,7 +204,7 @@ class GraphTransformNet(nn.Module):
             if training:
                 self.train()
 
-    def _texts(self, predicted: PredictedGraph, decoded: Decoded, batch: Batch, texts: Sequence[str]) -> list[str]:
+    def _texts(self, predicted: PredictedGraph, decoded: Decoded, batch: Data, texts: Sequence[str]) -> list[str]:
         """What decoded graphs of texts spell."""
         names, spelled, first = ("", "", *self.config.labels), [], batch.ptr.tolist()
         for text, row, slots, nodes, begin in zip(

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from grapheme_nn.graph import is_sorted
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,16 +23,17 @@ class Padding:
 
         `order` int64 [N] lists the nodes graph after graph, as their rows shall come; by default in their own order.
         """
-        if order is None and owner.numel() and bool((owner[1:] < owner[:-1]).any()):
+        if order is None and not is_sorted(owner):
             order = owner.argsort(stable=True)
         return cls.of_counts(torch.bincount(owner, minlength=num_graphs), order)
 
     @classmethod
     def of_counts(cls, count: Tensor, order: Tensor | None = None) -> "Padding":
         """For graphs of `count` int64 [B] nodes each, one after the other."""
-        longest = int(count.max()) if count.numel() else 0
-        mask = torch.arange(longest, device=count.device) < count[:, None]
-        if order is None and bool(mask.all()):
+        sizes = count.numpy(force=True)  # the host must know them, and counts a few numbers faster than torch
+        longest = int(sizes.max(initial=0))
+        mask = torch.from_numpy(np.arange(longest) < sizes[:, None]).to(count.device)
+        if order is None and (sizes == longest).all():
             return cls(mask, None)
         row = mask.flatten().nonzero()[:, 0]
         return cls(mask, row if order is None else torch.empty_like(row).index_copy_(0, order, row))

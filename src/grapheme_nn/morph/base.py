@@ -1,6 +1,6 @@
 """What every change of a graph hands on (`Morph`), what all operators have in common, and the history of changes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import is_chain, levels
+from grapheme_nn.graph import is_chain, is_sorted, levels
 from grapheme_nn.padding import Padding
 
 
@@ -133,16 +133,15 @@ class Morph:
         """
         if self.order is not None:
             return self.order
-        owner, backward = self.owner, self.edge_index[0] >= self.edge_index[1]
-        if bool(backward.any()):
+        owner = self.owner
+        if not is_chain(self.edge_index) and bool((self.edge_index[0] >= self.edge_index[1]).any()):
+            backward = self.edge_index[0] >= self.edge_index[1]
             place = torch.arange(self.num_nodes, device=owner.device)
             unordered = torch.zeros_like(place).index_put_((owner[self.edge_index[0, backward]],), place.new_ones(()))
             place = torch.where(unordered[owner].bool(), levels(self.edge_index, self.num_nodes), place)
             place = place.argsort(stable=True)
             return place[owner[place].argsort(stable=True)]
-        if self.batch is None or not bool((owner[1:] < owner[:-1]).any()):
-            return None
-        return owner.argsort(stable=True)
+        return None if self.batch is None or is_sorted(owner) else owner.argsort(stable=True)
 
     @cached_property
     def place(self) -> Tensor:
@@ -169,14 +168,27 @@ class Morph:
     @cached_property
     def is_chain(self) -> bool:
         """Whether every graph is one chain, numbered along it, whose edges weigh 1, as text is."""
-        edges, filled = self.structure_edges, self.padding.mask[:, :1].sum()
+        edges, filled = self.structure_edges, self.padding.mask.numpy(force=True)[:, :1].sum()
         chain = edges.size(1) == self.num_nodes - int(filled) and is_chain(edges)
-        return chain and bool((self.structure_weights == 1).all())
+        return chain and bool((self.structure_weights.numpy(force=True) == 1).all())
 
     @cached_property
     def padding(self) -> Padding:
         """Where the nodes stand in dense tensors: each graph's in order."""
         return Padding.of(self.owner, self.num_graphs, self.in_order)
+
+    def with_edges(self, make: Callable[[], tuple[Tensor, Tensor]]) -> Self:
+        """This graph, whose `edge_index` and `edge_weight` are made when one of them is first asked for."""
+        del self.__dict__["edge_index"], self.__dict__["edge_weight"]
+        self.__dict__["_make_edges"] = make
+        return self
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name not in ("edge_index", "edge_weight") or "_make_edges" not in self.__dict__:
+            raise AttributeError(f"a Morph has no attribute {name!r}")
+        self.__dict__.update(zip(("edge_index", "edge_weight"), self._make_edges(), strict=True))
+        made: Tensor = self.__dict__[name]
+        return made
 
     def with_padding(self, padding: Padding) -> Self:
         """This graph, for whose `padding` nobody has to look at its edges any more."""

@@ -33,25 +33,29 @@ class Split(Operator):
     def change(self, graph: Morph) -> Morph:
         n, parts, device = graph.num_nodes, self.parts, graph.x.device
 
-        def make() -> tuple[Tensor, Tensor, Tensor]:
-            child = torch.arange(n * parts, device=device)
+        def children() -> Tensor:
+            return torch.arange(n * parts, device=device).view(n, parts)
+
+        def entries() -> tuple[Tensor, Tensor, Tensor]:
+            child = children().flatten()
             return child // parts, child, graph.x.new_ones(n * parts)
 
-        child = torch.arange(n * parts, device=device).view(n, parts)
-        inner = torch.stack([child[:, :-1].flatten(), child[:, 1:].flatten()])
-        outer = graph.edge_index * parts
-        outer[0] += parts - 1
-        order = graph.order
-        if order is not None:
-            order = child[order].flatten()
+        def edges() -> tuple[Tensor, Tensor]:
+            child = children()
+            inner = torch.stack([child[:, :-1].flatten(), child[:, 1:].flatten()])
+            outer = graph.edge_index * parts
+            outer[0] += parts - 1
+            weight = torch.cat([graph.edge_weight, graph.edge_weight.new_ones(inner.size(1))])
+            return torch.cat([outer, inner], dim=1), weight
+
         morph = graph.changed(
             self.children_of(graph.x).view(n * parts, self.channels),
-            torch.cat([outer, inner], dim=1),
-            torch.cat([graph.edge_weight, graph.edge_weight.new_ones(inner.size(1))]),
+            graph.edge_index,
+            graph.edge_weight,
             None if graph.batch is None else graph.batch.repeat_interleave(parts),
-            Assignment.lazy(make, n, n * parts),
-            order=order,
-        )
+            Assignment.lazy(entries, n, n * parts),
+            order=None if graph.order is None else children()[graph.order].flatten(),
+        ).with_edges(edges)
         if "is_chain" in graph.__dict__:  # then nobody need look at the edges again
             morph.__dict__["is_chain"] = graph.is_chain
             morph.with_padding(graph.padding.split(parts))

@@ -1,9 +1,10 @@
 """The encoder: a batch of data graphs becomes a graph with features, the one that a network's morphs begin with."""
 
 from torch import Tensor, nn
-from torch_geometric.data import Batch
+from torch_geometric.data import Data
 
 from grapheme_nn.config import ModelConfig
+from grapheme_nn.graph import count_graphs
 from grapheme_nn.morph.base import Condition, Morph
 from grapheme_nn.nn.embedding import HashEmbedding
 from grapheme_nn.nn.layer import Layers
@@ -29,7 +30,7 @@ class Encoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = Layers(config, config.layers)
 
-    def forward(self, batch: Batch) -> Morph:
+    def forward(self, batch: Data) -> Morph:
         if batch.x is None or batch.x.dim() != 1 or batch.x.is_floating_point():
             raise ValueError("x must be one integer per node that says what it is, see text_to_graph")
         x: Tensor = self.embedding(batch.x)
@@ -37,17 +38,16 @@ class Encoder(nn.Module):
         if self.feature_embedding is not None:
             condition = self._condition(batch)
             x = x + self.condition(condition.x.sum(1)).index_select(0, batch.batch)
-        graph = Morph.start(
-            self.dropout(x), batch.edge_index, None, batch.batch, condition=condition, graphs=batch.num_graphs, unit=batch.x
-        )
+        travels = {"condition": condition, "graphs": count_graphs(batch), "unit": batch.x}
+        graph = Morph.start(self.dropout(x), batch.edge_index, None, batch.batch, **travels)
         encoded: Morph = self.layers(graph)
         return encoded
 
-    def _condition(self, batch: Batch) -> Condition:
+    def _condition(self, batch: Data) -> Condition:
         """The features of each graph; of a batch that has none, none, which is a condition too."""
         assert self.feature_embedding is not None
         feature, owner = batch.get("feature"), batch.get("feature_batch")
         if feature is None or owner is None:
             feature, owner = batch.x[:0], batch.batch[:0]
-        padding = Padding.of(owner, batch.num_graphs)
+        padding = Padding.of(owner, count_graphs(batch))
         return Condition(padding.dense(self.feature_embedding(feature)), padding.mask)
