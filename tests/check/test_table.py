@@ -35,8 +35,22 @@ def test_a_group_is_one_line_with_its_worst_error_and_its_sums_and_every_failing
     assert len(lines) == 3
 
 
-def test_long_names_and_figures_are_cut_at_100_columns():
-    assert max(map(len, render([row("x" * 200), row("y", **{"worst error": "z" * 300})]).splitlines())) == 100
+def test_long_names_and_figures_are_broken_at_100_columns_and_nothing_is_lost():
+    text = render([row("x" * 200), row("y", passed=False, **{"worst error": "Z" * 300})])
+    assert max(map(len, text.splitlines())) <= 100
+    assert [text.count(part) for part in ("x", "Z", " ok ", "FAIL")] == [200, 300, 1, 1]
+    wide = {"a figure of many words": 12, "another figure of many words": 3, "loss": "█" * 30}
+    for passed in (True, False):
+        lines = render([row("short", passed, **wide)]).splitlines()
+        assert max(map(len, lines)) <= 100
+        assert "".join(lines).count("█") == 30
+
+
+def test_a_table_is_plain_whatever_the_terminal_and_the_names(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    text = render([row("[bold]x[/bold] :smile:")])
+    assert "[bold]x[/bold] :smile:" in text
+    assert "\x1b" not in text
 
 
 def test_failing_rows_are_named_with_the_reason():
