@@ -70,7 +70,7 @@ def test_the_command_alone_shows_what_there_is(grapheme):
         (["generate", "weather", "-o", "x.tsv"], "unknown task 'weather': choose one of dates, numbers"),
         (["generate", "roman", "-o", "x.tsv", "--count", "4000"], "roman gives 1 to 3,999 different pairs"),
         (["generate", "roman", "-o", "x.tsv", "--count", "0"], "'--count'"),
-        (["generate", "roman", "-o", "x.tsv", "--count", "9", "--level", "2"], "only arithmetic has levels"),
+        (["generate", "roman", "-o", "x.tsv", "--count", "9", "--level", "2"], "roman has no levels"),
         (["generate", "arithmetic", "-o", "x.tsv", "--level", "8"], "arithmetic has levels 1 to 7"),
         (["generate", "dates", "-o", "x.csv"], "must end in .tsv or .jsonl"),
         (["check"], "Missing argument"),
