@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from grapheme_nn.data import Pair, hold_out, length_batches, overlap
 
-pairs_of_few_inputs = st.lists(
-    st.builds(Pair, st.sampled_from("abcdefgh"), st.sampled_from("xy"), st.sampled_from([(), ("N",)]))
-).filter(lambda pairs: len({pair.input for pair in pairs}) > 1)
+pairs_of_few_inputs = (
+    st.lists(st.builds(Pair, st.sampled_from("abcdefgh"), st.sampled_from("xy"), st.sampled_from([(), ("N",)])))
+    .filter(lambda pairs: len({pair.input for pair in pairs}) > 1)
+    .map(lambda pairs: pairs * (1 + 50 // len(pairs)))
+)
 
 
 def test_overlap_counts_dev_pairs_whose_input_and_features_are_in_train():
@@ -41,13 +43,21 @@ def test_a_tenth_is_held_out_by_chance_and_the_order_is_kept():
 
 
 def test_something_is_held_out_even_where_every_input_is_more_than_the_share():
-    pairs = [Pair("a", "x")] * 5 + [Pair("b", "y")] * 4
-    assert hold_out(pairs, 0.1, seed=0) == (pairs[:5], pairs[5:])
+    pairs = [Pair("a", "x")] * 30 + [Pair("b", "y")] * 25
+    assert hold_out(pairs, 0.1, seed=0) == (pairs[:30], pairs[30:])
 
 
-def test_one_input_cannot_be_split():
-    with pytest.raises(ValueError, match="cannot hold out a part of 1 different inputs"):
-        hold_out([Pair("a", "x"), Pair("a", "y")], seed=0)
+def test_of_fewer_than_50_pairs_all_are_learned_from_and_judged_by():
+    pairs = [Pair(str(number), "x") for number in range(50)]
+    for few in (pairs[:1], pairs[:10], pairs[:49]):
+        assert hold_out(few, seed=0) == (few, few)
+    assert [len(part) for part in hold_out(pairs, seed=0)] == [45, 5]
+
+
+@pytest.mark.parametrize(("pairs", "inputs"), [([Pair("a", "x")] * 50, 1), ([], 0)])
+def test_one_input_cannot_be_split(pairs, inputs):
+    with pytest.raises(ValueError, match=f"cannot hold out a part of {inputs} different inputs"):
+        hold_out(pairs, seed=0)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, float("nan")])
