@@ -1,4 +1,4 @@
-"""The corridor of subjects: everything whose gradient is checked. One more operator is one more line in one of them."""
+"""Test cases of the gradient check: every operator and loss. One more operator is one more line in one of the files."""
 
 from grapheme_nn.check.subjects.layers import LAYERS
 from grapheme_nn.check.subjects.losses import LOSSES
