@@ -2,7 +2,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grapheme_nn.data import arithmetic, generate
@@ -141,7 +141,6 @@ trees = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(trees)
 def test_our_arithmetic_agrees_with_sympy(tree):
     confirm(to_polish(tree), str(evaluate(tree)))

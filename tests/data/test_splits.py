@@ -2,7 +2,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grapheme_nn.data import Pair, hold_out, length_batches, overlap
@@ -21,7 +21,6 @@ def test_overlap_counts_dev_pairs_whose_input_and_features_are_in_train():
     assert overlap([], dev) == 0
 
 
-@settings(deadline=None)
 @given(pairs_of_few_inputs, st.floats(0.01, 0.99), st.integers())
 def test_held_out_pairs_share_no_input_with_the_rest_and_nothing_is_lost(pairs, share, seed):
     train, held = hold_out(pairs, share, seed=seed)
@@ -66,7 +65,6 @@ def test_a_share_that_is_none_is_refused(share):
         hold_out([Pair("a", "x"), Pair("b", "y")], share, seed=0)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 30), max_size=300), st.integers(1, 8), st.integers(), st.integers(0, 5))
 def test_batches_hold_every_index_once_and_all_but_one_are_full(lengths, batch_size, seed, epoch):
     batches = length_batches(lengths, batch_size, seed=seed, epoch=epoch)
