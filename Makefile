@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 INSTALLED := .venv/.installed
 
-.PHONY: setup demo test format clean
+.PHONY: setup demo test fuzz format clean
 
 setup: $(INSTALLED)
 
@@ -24,6 +24,10 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# The property tests alone, with examples that no run has tried; what fails is printed with the line that repeats it.
+fuzz: setup
+	$(BIN)/pytest -m hypothesis --hypothesis-profile=fuzz
 
 format: setup
 	$(BIN)/ruff check --fix .

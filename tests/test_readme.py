@@ -16,10 +16,10 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_the_readme_trains_a_model(capsys, elsewhere):
-    example = EXAMPLES[0].replace("count=10_000", "count=40")  # learns nothing, but takes a second
+    example = EXAMPLES[0].replace("count=10_000", "count=60")  # learns nothing, but takes a second
     assert example != EXAMPLES[0]
     exec(compile(example, "README.md", "exec"), {})
-    assert "Evaluation(pairs=4, " in capsys.readouterr().out
+    assert "Evaluation(pairs=6, " in capsys.readouterr().out
     assert Path("runs/dates/model.safetensors").exists()
 
 

@@ -1,4 +1,4 @@
-"""The room of judgement: how near the texts that a model gave are to those it should have given.
+"""Evaluation of predicted texts: exact match, error rates, edit similarity, confusions, structural loss.
 
 Everything is counted in units of the target (see `graph`): with `decomposed`, texts that are canonically equivalent are
 the same text.
@@ -6,10 +6,10 @@ the same text.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
 
 from grapheme_nn.graph import UNITS, Unit, texts_to_batch, units_of
 from grapheme_nn.loss import StructuralLoss
@@ -113,47 +113,24 @@ def structural_loss(predicted: Sequence[str], targets: Sequence[str], unit: Unit
 def align(predicted: Sequence[str], target: Sequence[str]) -> list[tuple[str | None, str | None]]:
     """The units of both, side by side in order, with the fewest edits; None where one of them has no partner.
 
-    Of several such ways, the one that pairs units as near to the end as it can.
+    Of several such ways it is always the same one, that of rapidfuzz: what both begin and end with is paired, and
+    "ab" becomes "ba" by inserting and deleting a b, not by replacing both letters.
     """
-    table = _table(predicted, target)
-    row, column = len(predicted), len(target)
     pairs: list[tuple[str | None, str | None]] = []
-    while row or column:
-        edits = table[row, column]
-        if row and column and edits == table[row - 1, column - 1] + (predicted[row - 1] != target[column - 1]):
-            row, column = row - 1, column - 1
-            pairs.append((predicted[row], target[column]))
-        elif row and edits == table[row - 1, column] + 1:
-            row -= 1
-            pairs.append((predicted[row], None))
-        else:
-            column -= 1
-            pairs.append((None, target[column]))
-    return pairs[::-1]
+    for step in Levenshtein.opcodes(*_numbered(predicted, target)):
+        here, there = predicted[step.src_start : step.src_end], target[step.dest_start : step.dest_end]
+        pairs += zip_longest(here, there)
+    return pairs
 
 
 def _distance(predicted: Sequence[str], target: Sequence[str]) -> int:
-    return 0 if predicted == target else int(_table(predicted, target)[-1, -1])
+    return Levenshtein.distance(*_numbered(predicted, target))
 
 
-def _table(predicted: Sequence[str], target: Sequence[str]) -> NDArray[np.int64]:
-    """The edits between all beginnings of both, [n + 1, m + 1].
-
-        T[i, j] = min(T[i-1, j] + 1, T[i-1, j-1] + [other unit], T[i, j-1] + 1)
-
-    A row at a time: the last of the three is a running minimum, once j is taken off.
-    """
-    number = {unit: index for index, unit in enumerate(dict.fromkeys([*predicted, *target]))}
-    columns = np.arange(len(target) + 1)
-    wanted = np.array([number[unit] for unit in target], dtype=np.int64)
-    table = np.empty((len(predicted) + 1, len(target) + 1), dtype=np.int64)
-    table[0] = columns
-    for row, unit in enumerate(predicted, 1):
-        above = table[row - 1]
-        here = above + 1
-        np.minimum(here[1:], above[:-1] + (wanted != number[unit]), out=here[1:])
-        table[row] = np.minimum.accumulate(here - columns) + columns
-    return table
+def _numbered(*texts: Sequence[str]) -> list[list[int]]:
+    """The units as numbers, equal for equal units: rapidfuzz compares hashes, and "" has that of a NUL."""
+    number: dict[str, int] = {}
+    return [[number.setdefault(unit, len(number)) for unit in text] for text in texts]
 
 
 def _unit_pairs(predicted: Sequence[str], targets: Sequence[str], unit: Unit) -> list[tuple[list[str], list[str]]]:

@@ -84,8 +84,17 @@ def test_a_dev_file_that_overlaps_is_warned_of(grapheme, roman, tiny, tmp_path):
     assert "held out" not in result.stderr
 
 
-def test_a_single_pair_needs_a_dev_file(grapheme, refused, tmp_path):
-    (tmp_path / "one.tsv").write_text("a\tb\n")
+def test_few_pairs_are_all_learned_from_and_that_is_told(grapheme, tiny, tmp_path):
+    write_pairs(generate("roman", 10, seed=0), tmp_path / "ten.tsv")
+    result = grapheme("train", tmp_path / "ten.tsv", "--config", tiny, "--out", tmp_path / "model")
+    assert result.exit_code == 0, result.output
+    same = "all of them are learned from, and the figures are those of the same pairs"
+    assert f"no --dev, and only 10 pairs: {same}\n" in result.stderr
+    assert "held out" not in result.stderr
+
+
+def test_many_pairs_with_a_single_input_need_a_dev_file(grapheme, refused, tmp_path):
+    (tmp_path / "one.tsv").write_text("a\tb\n" * 50)
     refused(grapheme("train", tmp_path / "one.tsv"), 1, "cannot hold out", "--dev")
 
 

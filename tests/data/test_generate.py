@@ -1,18 +1,22 @@
 import re
 import subprocess
 import sys
-import time
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from random import Random
+from string import ascii_lowercase
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import grapheme_nn
-from grapheme_nn.data import TASKS, Pair, generate, read_pairs, write_pairs
+from grapheme_nn.cli import app
+from grapheme_nn.data import TASKS, Pair, Task, dates, generate, read_pairs, write_pairs
 from grapheme_nn.data.dates import SHORT_WAYS, WAYS, draw_date, parse_date
 from grapheme_nn.data.numerals import parse_roman, parse_words, to_roman, to_words
+from grapheme_nn.data.stutter import collapse
 
 LEVELS = [("arithmetic", level) for level in range(1, 8)]
 OTHERS = [(task, None) for task in TASKS if task != "arithmetic"]
@@ -45,13 +49,14 @@ def test_arithmetic_without_a_level_is_level_1():
     [
         (("roman", 4000, 0), "roman gives 1 to 3,999 different pairs, but 4,000 were asked for"),
         (("numbers", 100_001, 0), "numbers gives 1 to 100,000 different pairs"),
+        (("stutter", 1_000_001, 0), "stutter gives 1 to 1,000,000 different pairs"),
         (("qa", 11, 0), "qa gives 1 to 10 different pairs"),
         (("dates", 0, 0), "dates gives 1 to 1,000,000 different pairs, but 0 were asked for"),
         (("arithmetic", 30_001, 0), "arithmetic level 1 gives 1 to 30,000 different pairs"),
         (("arithmetic", 100_001, 0, 5), "arithmetic level 5 gives 1 to 100,000 different pairs"),
         (("arithmetic", 1, 0, 8), "arithmetic has levels 1 to 7, but level 8 was asked for"),
-        (("dates", 1, 0, 1), "only arithmetic has levels"),
-        (("date", 1, 0), "unknown task 'date': choose one of dates, numbers, roman, arithmetic, qa"),
+        (("dates", 1, 0, 1), "dates has no levels, but level 1 was asked for"),
+        (("date", 1, 0), "unknown task 'date': choose one of dates, numbers, roman, arithmetic, stutter, qa"),
     ],
 )
 def test_what_cannot_be_given_is_met_by_one_sentence(arguments, sentence):
@@ -59,10 +64,32 @@ def test_what_cannot_be_given_is_met_by_one_sentence(arguments, sentence):
         generate(*arguments)
 
 
-def test_ten_thousand_dates_take_less_than_a_second():
-    start = time.process_time()
+def test_a_task_is_added_in_one_place(monkeypatch, tmp_path):
+    def draw(random, count):
+        return [Pair(f"{number}!", str(number)) for number in random.sample(range(50), count)]
+
+    monkeypatch.setitem(TASKS, "louder", (Task(50, draw),))
+    assert len(set(generate("louder", 50, 0))) == 50
+    with pytest.raises(ValueError, match="louder gives 1 to 50 different pairs, but 51 were"):
+        generate("louder", 51, 0)
+    with pytest.raises(ValueError, match="louder has no levels"):
+        generate("louder", 1, 0, 2)
+    result = CliRunner().invoke(app, ["generate", "louder", "--count", "9", "-o", str(tmp_path / "louder.tsv")])
+    assert result.exit_code == 0, result.output
+    assert read_pairs(tmp_path / "louder.tsv") == generate("louder", 9, 0)
+
+
+def test_the_readme_names_every_task():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (line,) = [line for line in readme.splitlines() if line.startswith("| `generate TASK`")]
+    assert re.findall(r"`(\w+)`", line) == list(TASKS)
+
+
+def test_few_dates_are_drawn_in_vain(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(dates, "draw_date", lambda random: drawn.append(0) or draw_date(random))
     generate("dates", 10_000, 0)
-    assert time.process_time() - start < 1
+    assert len(drawn) < 10_100
 
 
 def test_the_whole_of_a_task_can_be_had():
@@ -170,14 +197,35 @@ def test_roman_numerals_read_back_and_never_repeat_a_letter_four_times():
 
 
 @pytest.mark.parametrize(
-    ("task", "room", "parser"),
-    [("dates", "dates", "parse_date"), ("numbers", "generate", "parse_words"), ("roman", "generate", "parse_roman")],
+    ("task", "module", "parser"),
+    [
+        ("dates", "dates", "parse_date"),
+        ("numbers", "generate", "parse_words"),
+        ("roman", "generate", "parse_roman"),
+        ("stutter", "stutter", "collapse"),
+    ],
 )
-def test_a_wrong_answer_does_not_get_out(monkeypatch, task, room, parser):
+def test_a_wrong_answer_does_not_get_out(monkeypatch, task, module, parser):
     # By its full name, because `grapheme_nn.data.generate` is the function.
-    monkeypatch.setattr(sys.modules[f"grapheme_nn.data.{room}"], parser, lambda text: None)
+    monkeypatch.setattr(sys.modules[f"grapheme_nn.data.{module}"], parser, lambda text: None)
     with pytest.raises(AssertionError, match="reads as"):
         generate(task, 1, 0)
+
+
+@pytest.mark.parametrize(("text", "word"), [("ppllaaiin", "plain"), ("abab", "abab"), ("aaa", "a"), ("", "")])
+def test_runs_of_equal_letters_collapse_to_one(text, word):
+    assert collapse(text) == word
+
+
+def test_stuttered_words_have_the_letters_that_are_promised():
+    pairs = generate("stutter", 5000, 0)
+    assert {len(pair.target) for pair in pairs} == set(range(3, 11))
+    assert set("".join(pair.target for pair in pairs)) == set(ascii_lowercase)
+    assert not any(re.search(r"(.)\1", pair.target) for pair in pairs)
+    assert all(re.sub(r"(.)\1+", r"\1", pair.input) == pair.target for pair in pairs)
+    runs = [len(run[0]) for pair in pairs for run in re.finditer(r"(.)\1*", pair.input)]
+    assert set(runs) == {1, 2, 3}
+    assert 0.48 < runs.count(1) / len(runs) < 0.52
 
 
 def test_questions_and_answers_are_ten_short_pairs():

@@ -3,7 +3,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grapheme_nn.data import DataError, Pair, read_inputs, read_pairs
@@ -246,7 +246,6 @@ def test_a_bad_encoding_in_a_stream_is_named_by_line():
         read_inputs(io.BytesIO(b"a\n\xff\n"))
 
 
-@settings(deadline=None)
 @given(st.binary())
 def test_any_bytes_are_read_or_met_by_a_data_error(data):
     for read in (read_pairs, read_inputs):
@@ -262,7 +261,6 @@ json_values = small_json | st.lists(small_json, max_size=2)
 keys = st.sampled_from(["input", "target", "features", "input_polish", "expected_result", "expected_symbolic"])
 
 
-@settings(deadline=None)
 @given(st.lists(st.dictionaries(keys, json_values) | json_values, min_size=1))
 def test_any_json_is_read_or_met_by_a_data_error(values):
     data = "\n".join(json.dumps(value) for value in values).encode()

@@ -1,7 +1,7 @@
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grapheme_nn.data import DataError, Pair, read_pairs, write_pairs
@@ -11,7 +11,6 @@ units = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 pairs = st.builds(Pair, texts.filter(bool), texts, st.lists(units).map(tuple))
 
 
-@settings(deadline=None)
 @given(st.lists(pairs, min_size=1))
 def test_jsonl_reads_back_as_the_same_pairs(tmp_path_factory, pairs):
     path = tmp_path_factory.getbasetemp() / "round.jsonl"
@@ -19,7 +18,6 @@ def test_jsonl_reads_back_as_the_same_pairs(tmp_path_factory, pairs):
     assert read_pairs(path) == pairs
 
 
-@settings(deadline=None)
 @given(st.lists(pairs, min_size=1))
 def test_tsv_reads_back_as_the_same_pairs_or_is_refused(tmp_path_factory, pairs):
     path = tmp_path_factory.getbasetemp() / "round.tsv"

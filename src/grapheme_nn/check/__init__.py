@@ -1,4 +1,4 @@
-"""The corridor of proofs: gradients are right, the loss falls, the same gives the same, and the threshold learns."""
+"""Numerical proof: gradients against finite differences, descent, determinism, and a threshold that learns."""
 
 from grapheme_nn.check.numerical import Compared, GradientCheck, check_gradients
 from grapheme_nn.check.parameters import GradientReport, ParameterReport, gradient_report

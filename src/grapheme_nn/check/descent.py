@@ -1,4 +1,4 @@
-"""The room of `check descent`: the loss falls at every step, and then the texts come out right."""
+"""`check descent`: full-batch training loss falls at every step, and the trained network gives the right texts."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise

@@ -1,4 +1,4 @@
-"""The room of `check determinism`: the same seed and the same input give the same bits.
+"""`check determinism`: the same seed and the same input give the same bits.
 
 **Where torch promises it.** On one machine's CPU, with one release and one number of threads, torch promises the same
 bits from run to run if deterministic algorithms are asked for, as they are here: columns `again` and `other process`.

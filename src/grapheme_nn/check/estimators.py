@@ -1,4 +1,4 @@
-"""The room of the threshold's estimators: how far each points where the enumerated truth does."""
+"""Cosine of each gradient estimator of `Merge` with the exact gradient, found by enumerating all merges."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

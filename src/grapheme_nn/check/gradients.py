@@ -1,4 +1,4 @@
-"""The room of `check gradients`: every operator, every loss and every parameter, against differences."""
+"""`check gradients`: autograd against finite differences, for every operator, every loss and every parameter."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The room of plain learning: full batches of a few pairs, without anything that could hide what the gradient does."""
+"""Plain full-batch training on a few pairs: one optimiser step an epoch, so that nothing hides the gradient."""
 
 from collections.abc import Iterator, Sequence
 

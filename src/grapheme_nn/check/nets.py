@@ -1,4 +1,4 @@
-"""The room of the small networks that checks are made with: the library's own, with everything in them."""
+"""Small networks to check, with every part in them; one in float64 whose gradients are all exact."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The room of the numerical referee: the gradient that autograd gives, against differences of the values themselves."""
+"""Gradient checking: autograd against central differences in float64, for any function of tensors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The room of a network's gradients: for every parameter its norm, its zeros, and whether it is right."""
+"""Gradient report of a network: for every parameter its norm, its share of zeros, its error against differences."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy, deepcopy

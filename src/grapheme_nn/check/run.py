@@ -1,4 +1,4 @@
-"""The room where checks are run, one after the other."""
+"""Runs a check by its name, isolated from the others, and collects its rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The room of surrogates: the functions whose gradients hard decisions have by definition, written densely and plainly.
+"""Reference surrogates: the functions whose gradients hard decisions have by definition, written densely and plainly.
 
 They are referees: they share nothing with `Merge` and `Rewire` but what their docstrings state.
 """

@@ -1,10 +1,14 @@
-"""The room of what a check says: rows, as plain text that needs no colour, or as JSON."""
+"""Results of checks as rows, and their rendering: tables in plain text, or JSON."""
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from io import StringIO
 from itertools import groupby
 from math import isfinite
+
+from rich.console import Console
+from rich.table import Table
 
 WIDTH = 100  # columns
 NAMES = 32  # columns of names, at least
@@ -31,24 +35,27 @@ class Row:
 
 
 def render(rows: Sequence[Row], *, grouped: bool = False) -> str:
-    """The rows of one check as lines of at most 100 columns, those with the same figures below one header.
+    """The rows of one check as plain text of at most 100 columns, those with the same figures below one header.
 
     With `grouped`, the rows of a group that passed are one line, with the worst of their figures, and each row that
     failed has its own.
     """
-    lines: list[str] = []
+    text = StringIO()
+    console = Console(file=text, width=WIDTH, color_system=None, markup=False, emoji=False, highlight=False)
     shown = _grouped(rows) if grouped else list(rows)
     left = max(NAMES, *(len(row.full_name) for row in shown))
-    for names, part in groupby(shown, key=lambda row: tuple(row.figures)):
+    for number, (_, part) in enumerate(groupby(shown, key=lambda row: tuple(row.figures))):
         block = list(part)
-        cells = [[_shown(row.figures[name]) for name in names] for row in block]
-        widths = [max(len(name), *(len(row[at]) for row in cells)) for at, name in enumerate(names)]
-        title = block[0].check if not lines else ""
-        lines.append(_cut(f"{title:{left}}      {_joined(names, widths, block[0])}"))
-        for row, values in zip(block, cells, strict=True):
-            verdict = "ok" if row.passed else "FAIL"
-            lines.append(_cut(f"{row.full_name:{left}} {verdict:4} {_joined(values, widths, row)}"))
-    return "\n".join(lines)
+        table = Table(box=None, pad_edge=False)
+        title = "" if number else block[0].check
+        table.add_column(f"{title:{left}}", overflow="fold")  # wide by its header: `min_width` would cut what is beside
+        table.add_column(no_wrap=True)
+        for name, value in block[0].figures.items():
+            table.add_column(name, justify="left" if isinstance(value, str) else "right", overflow="fold")
+        for row in block:
+            table.add_row(row.full_name, "ok" if row.passed else "FAIL", *map(_shown, row.figures.values()))
+        console.print(table)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
 def failures(rows: Iterable[Row]) -> str:
@@ -89,24 +96,12 @@ def _together(name: str, values: list[Figure]) -> Figure:
     return sum(numbers) if name in ADDED_UP else max(numbers)
 
 
-def _joined(cells: Sequence[str], widths: Sequence[int], row: Row) -> str:
-    """Numbers to the right, words to the left."""
-    words = [isinstance(value, str) for value in row.figures.values()]
-    parts = [f"{c:{w}}" if word else f"{c:>{w}}" for c, w, word in zip(cells, widths, words, strict=True)]
-    return "  ".join(parts)
-
-
 def _shown(value: Figure) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
-
-
-def _cut(line: str) -> str:
-    line = line.rstrip()
-    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
 
 
 def _is_plain(value: Figure) -> bool:

@@ -1,4 +1,4 @@
-"""The room of `check threshold`: over 100 epochs the threshold of merging moves, and settles, and the loss falls."""
+"""`check threshold`: over 100 epochs the learnable threshold of `Merge` moves and settles, and the loss falls."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""The corridor of the command `grapheme`. Nothing heavy is imported at its doors: `--help` must answer at once."""
+"""The command `grapheme`, on typer. Nothing heavy is imported before it is needed: `--help` must answer at once."""
 
 from importlib.metadata import version
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The room of `grapheme check`: proof that gradients flow, as a table and an exit code."""
+"""`grapheme check`: proof that gradients flow, as a table and an exit code."""
 
 import os
 from enum import StrEnum
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from grapheme_nn.cli.sentences import UNUSABLE, WrongUse, say
+from grapheme_nn.cli.sentences import UNUSABLE, Unusable, WrongUse, say
 
 What = StrEnum("What", ["gradients", "descent", "determinism", "threshold", "all"])
 
@@ -20,7 +20,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with every row.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the threshold's course into this .png or .txt.", readable=False),
+        typer.Option(metavar="FILE", help="Draw the threshold's course into this .png, .svg or .pdf.", readable=False),
     ] = None,
 ) -> None:
     """Prove that gradients are right, the loss falls, the same seed gives the same bits, and the threshold learns.
@@ -34,7 +34,7 @@ def check(
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in `train`; read when torch is loaded
     os.environ["ACCELERATE_USE_CPU"] = "true"  # training steps too: differences are taken, and bits compared, on a CPU
     begun = perf_counter()
-    from grapheme_nn.check.plot import save, text_plot
+    from grapheme_nn.check.plot import save
     from grapheme_nn.check.run import CHECKS, run
     from grapheme_nn.check.table import failures, render, to_json
 
@@ -44,11 +44,8 @@ def check(
         rows += outcome.rows
         if outcome.curves and plot is not None:
             save(outcome.curves, plot)
-        if as_json:
-            continue
-        typer.echo(render(outcome.rows, grouped=what == What.all))
-        if outcome.curves and what != What.all and plot is None:
-            typer.echo(text_plot(outcome.curves))
+        if not as_json:
+            typer.echo(render(outcome.rows, grouped=what == What.all))
     seconds = perf_counter() - begun
     wrong = sum(not row.passed for row in rows)
     if as_json:
@@ -66,7 +63,12 @@ def _check_plot(plot: Path, what: What) -> None:
         raise WrongUse(
             f"--plot draws the threshold's course, and check {what} has none: leave it out, or check threshold"
         )
-    if plot.suffix.lower() not in (".png", ".txt"):
-        raise WrongUse(f"--plot {plot}: the name must end in .png or .txt, which says how to draw")
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise Unusable("--plot needs matplotlib, which is not here: pip install 'grapheme-nn[plot]'") from None
+    formats = sorted(Figure().canvas.get_supported_filetypes())
+    if plot.suffix.lower().removeprefix(".") not in formats:
+        raise WrongUse(f"--plot {plot}: the name must end in one of {', '.join(formats)}, which says how to draw")
     if plot.is_dir() or not os.access(plot if plot.exists() else plot.resolve().parent, os.W_OK):
         raise WrongUse(f"--plot {plot} cannot be written: is there such a folder, and may you write there?")

@@ -1,4 +1,4 @@
-"""The room of settings: a preset, changed by a TOML file, changed by options."""
+"""Training settings from three sources: a preset, changed by a TOML file, changed by command-line options."""
 
 import tomllib
 from dataclasses import fields, is_dataclass, replace

@@ -1,4 +1,4 @@
-"""The room of `grapheme evaluate`: how well a model does on pairs whose targets are known."""
+"""`grapheme evaluate`: error rates, similarity and confusions of a model on pairs whose targets are known."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The room of `grapheme generate`: a file of pairs of a built-in task."""
+"""`grapheme generate`: writes a file of pairs of a built-in task."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The room of `grapheme info`: what a model is, without using it."""
+"""`grapheme info`: prints a model's size, figures and settings."""
 
 import json
 from pathlib import Path

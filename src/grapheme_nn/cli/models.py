@@ -1,4 +1,4 @@
-"""The room of models at work: folders are loaded, pairs go through one model or several, and features are asked for."""
+"""Loads one model or an ensemble from folders, and runs inference on pairs, with features where they are needed."""
 
 from collections.abc import Sequence
 from pathlib import Path

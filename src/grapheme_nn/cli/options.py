@@ -1,4 +1,4 @@
-"""The room of options that several commands have, so that they are the same everywhere."""
+"""Command-line options that several commands share, so that they are the same everywhere."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The room of `grapheme predict`: lines come in, and what a model makes of them goes out."""
+"""`grapheme predict`: streaming inference, from lines of text to what a model makes of them."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The room of progress: a bar where a person looks on, plain lines where a file does."""
+"""Training progress on stderr: a bar on a terminal, a plain line an epoch elsewhere."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The room of what a person is told: every wrong use ends in a sentence on stderr and an exit code, not a traceback."""
+"""Error handling of the command: every wrong use ends in a sentence on stderr and an exit code, not a traceback."""
 
 import sys
 from collections.abc import Sequence

@@ -133,7 +133,11 @@ def _held_out(data: Path, pairs: list[Pair], seed: int) -> tuple[list[Pair], lis
         rest, held = hold_out(pairs, seed=seed)
     except ValueError as error:
         raise Unusable(f"{data}: {error}, or name a file with --dev") from None
-    say(f"no --dev: {len(held):,} of the pairs are held out (seed {seed}) to choose the best model by")
+    if len(rest) == len(pairs):
+        same = "all of them are learned from, and the figures are those of the same pairs"
+        say(f"no --dev, and only {len(pairs)} pairs: {same}")
+    else:
+        say(f"no --dev: {len(held):,} of the pairs are held out (seed {seed}) to choose the best model by")
     return rest, held
 
 

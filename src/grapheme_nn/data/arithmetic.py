@@ -1,4 +1,4 @@
-"""The room of arithmetic: questions in Polish notation, from sums to equations, in seven levels.
+"""Arithmetic questions in Polish notation, from sums to equations, in seven levels.
 
 An operator stands before its operands, everything is separated by one space, and no brackets are needed. `x` and `y`
 are variables; a negative number is one token.

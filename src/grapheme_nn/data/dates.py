@@ -1,4 +1,4 @@
-"""The room of dates: a day written in one of many ways becomes ISO 8601, `March 5th, 2024` becomes `2024-03-05`.
+"""Date normalisation: a day written in one of many ways becomes ISO 8601, `March 5th, 2024` becomes `2024-03-05`.
 
 The rules that make every way of writing have one meaning:
 
@@ -89,7 +89,7 @@ def draw_date(random: Random) -> tuple[str, str]:
 
 
 def parse_date(text: str) -> date:
-    """The day that a text means by the rules of this room; it knows the rules, not the ways of writing."""
+    """The day that a text means by the rules above; it knows the rules, not the ways of writing."""
     words = re.findall(r"[a-z]+", text.lower())
     numbers = re.findall(r"\d+", text)
     months = [number for number, name in enumerate(MONTHS, 1) if {name.lower(), name[:3].lower()} & set(words)]

@@ -1,4 +1,4 @@
-"""The room of features: what a word shall be inflected for, cut into units."""
+"""Tokenisation of morphological feature strings, such as UniMorph's, into units."""
 
 import re
 from functools import lru_cache

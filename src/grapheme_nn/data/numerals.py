@@ -1,4 +1,4 @@
-"""The room of numerals: a number in digits becomes English words, or Roman numerals."""
+"""Numerals: integers to English words and to Roman numerals, and parsers of both."""
 
 SMALL = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",

@@ -1,4 +1,4 @@
-"""The room of pairs: files of pairs are read, and every bad line is named.
+"""Reads files of pairs, TSV or JSONL, and names every bad line.
 
 Three kinds of file are told apart by looking at what is inside; the kind that most lines have is the file's:
 

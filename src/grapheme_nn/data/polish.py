@@ -1,4 +1,4 @@
-"""The room of Polish notation: an operator stands before its operands, so a text needs no brackets."""
+"""Expression trees in Polish notation: printed, evaluated over the integers, and verified by sympy."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The room of who goes where: which pairs are held out, and which come together in a batch."""
+"""Splits of pairs: dev pairs held out by input, and batches of similar length."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,6 +8,8 @@ from grapheme_nn.data.pairs import Pair
 
 # How many batches are sorted together: enough for similar lengths, few enough for batches new in every epoch.
 SORTED_TOGETHER = 32
+# Of fewer pairs than these nothing is held out: a tenth would be too few to judge by, and missed where they are.
+FEWEST = 50
 
 
 def overlap(train: Sequence[Pair], dev: Sequence[Pair]) -> int:
@@ -21,9 +23,14 @@ def hold_out(pairs: Sequence[Pair], share: float = 0.1, *, seed: int) -> tuple[l
 
     Pairs with the same input stay together whatever their features, so the share is met as nearly as that allows,
     from below where possible. Both lists keep the order of `pairs`, and neither is empty.
+
+    Of fewer than 50 pairs nothing is held out: both lists are all pairs, as `len(train) == len(pairs)` tells, and a
+    figure of the second says how well the pairs were learned, not how well others will do.
     """
     if not 0 < share < 1:
         raise ValueError(f"the share to hold out must lie between 0 and 1, but is {share}")
+    if 0 < len(pairs) < FEWEST:
+        return list(pairs), list(pairs)
     sizes: defaultdict[str, int] = defaultdict(int)
     for pair in pairs:
         sizes[pair.input] += 1

@@ -1,4 +1,4 @@
-"""The room of streams: inputs are handed on as they come, so that a pipe of any length takes little memory."""
+"""Streamed reading of inputs: handed on as they come, so that a pipe of any length takes little memory."""
 
 from collections.abc import Iterator
 from io import BufferedIOBase

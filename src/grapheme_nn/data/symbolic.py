@@ -1,4 +1,4 @@
-"""The room of symbols: derivatives, antiderivatives and equations in x, with answers in one normal form."""
+"""Symbolic calculus in x: derivatives, antiderivatives and equations, with answers in one normal form."""
 
 from fractions import Fraction
 from random import Random

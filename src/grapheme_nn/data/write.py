@@ -1,4 +1,4 @@
-"""The room of writing: pairs become a file that reads back as the same pairs."""
+"""Writes pairs to a TSV or JSONL file that reads back as the same pairs."""
 
 import json
 import os

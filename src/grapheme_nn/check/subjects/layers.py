@@ -1,4 +1,4 @@
-"""The room of subjects that networks are made of."""
+"""Gradient-check cases of network parts: aggregation, embeddings, layers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The room of subjects that tell how far a prediction is from its target."""
+"""Gradient-check cases of losses: Sinkhorn transport, the structural loss, and the losses between slots and texts."""
 
 from functools import partial
 

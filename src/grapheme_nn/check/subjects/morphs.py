@@ -1,4 +1,4 @@
-"""The room of subjects that change graphs: assignments, and every morph on every way to its gradient."""
+"""Gradient-check cases of assignments, and of every morph with every estimator of its gradient."""
 
 from dataclasses import replace
 from itertools import product

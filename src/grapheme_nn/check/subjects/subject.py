@@ -1,4 +1,4 @@
-"""The room of a subject: what the gradient check is done on."""
+"""A gradient-check case: a function of named tensors, and how its gradient is verified."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
