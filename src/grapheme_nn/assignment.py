@@ -90,15 +90,13 @@ class Assignment:
     ) -> Self:
         """As `unchecked`; `make` is called for source, target and weight when one of them is first asked for."""
         assignment = object.__new__(cls)
-        assignment.__dict__.update(
-            _make=make, num_sources=num_sources, num_targets=num_targets, membership=membership
-        )
+        assignment.__dict__.update(_make=make, num_sources=num_sources, num_targets=num_targets, membership=membership)
         return assignment
 
     def __getattr__(self, name: str) -> Tensor:
         if name not in ("source", "target", "weight") or "_make" not in self.__dict__:
             raise AttributeError(f"an Assignment has no attribute {name!r}")
-        self.__dict__.update(zip(("source", "target", "weight"), self._make(), strict=True))
+        self.__dict__.update(zip(("source", "target", "weight"), self.__dict__["_make"](), strict=True))
         made: Tensor = self.__dict__[name]
         return made
 

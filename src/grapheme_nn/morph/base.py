@@ -68,7 +68,13 @@ class Morph:
         return cls(x, edge_index, edge_weight, batch, Assignment.identity(x.size(0), device=x.device), **more)
 
     def changed(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor | None, assignment: Assignment, **own: Any
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor,
+        batch: Tensor | None,
+        assignment: Assignment,
+        **own: Any,
     ) -> "Morph":
         """The graph that this one becomes by a change, with all that travels along a chain."""
         losses = dict(self.losses)
@@ -152,8 +158,8 @@ class Morph:
     @cached_property
     def _forward(self) -> Tensor:
         """Which edges point forward in the order, bool [e]."""
-        source, target = self.place[self.edge_index]
-        return source < target
+        place = self.place[self.edge_index]
+        return place[0] < place[1]
 
     @cached_property
     def structure_edges(self) -> Tensor:
@@ -186,7 +192,7 @@ class Morph:
     def __getattr__(self, name: str) -> Tensor:
         if name not in ("edge_index", "edge_weight") or "_make_edges" not in self.__dict__:
             raise AttributeError(f"a Morph has no attribute {name!r}")
-        self.__dict__.update(zip(("edge_index", "edge_weight"), self._make_edges(), strict=True))
+        self.__dict__.update(zip(("edge_index", "edge_weight"), self.__dict__["_make_edges"](), strict=True))
         made: Tensor = self.__dict__[name]
         return made
 
@@ -217,7 +223,7 @@ class Operator(nn.Module):
     [e] (1 each by default), batch int [n] (one graph by default).
     """
 
-    channels: int | None = None  # d, where the operator was made for a number of channels
+    channels: int = 0  # d, where the operator was made for a number of channels
 
     def forward(
         self,
@@ -227,7 +233,7 @@ class Operator(nn.Module):
         batch: Tensor | None = None,
     ) -> Morph:
         graph = as_graph(x, edge_index, edge_weight, batch)
-        if self.channels not in (None, graph.x.size(1)):
+        if self.channels not in (0, graph.x.size(1)):
             raise ValueError(f"x has {graph.x.size(1)} channels, but this operator was made for {self.channels}")
         for parameter in self.parameters():
             if parameter.dim() and parameter.dtype != graph.x.dtype:

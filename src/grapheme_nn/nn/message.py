@@ -24,7 +24,9 @@ class Messages(nn.Module):
 
     def forward(self, x: Tensor, structure: Structure) -> Tensor:
         message = self.message(x)
-        gathered = self._shifted(message, structure) if structure.edge_index is None else self._along_edges(message, structure)
+        gathered = (
+            self._shifted(message, structure) if structure.edge_index is None else self._along_edges(message, structure)
+        )
         y: Tensor = self.out(self.combine(gathered).relu_())
         return y
 
