@@ -31,8 +31,8 @@ class Assignment:
     merge takes the mean of its members, S[i, c] = 1 / size(c), and yet must not shrink the edges it carries along. So
     M = (S != 0) where no source has two targets, M = S where one has, M = M1 M2 where S = S1 S2; or M is given.
 
-    A source without entry is deleted; one that is whole (M = 1) in each of several targets was split. Everything is differentiable in features, edge weights, weight and membership.
-    The fields are not to be changed in place.
+    A source without entry is deleted; one that is whole (M = 1) in each of several targets was split. Everything is
+    differentiable in features, edge weights, weight and membership. The fields are not to be changed in place.
     """
 
     source: Tensor  # int64 [nnz]: row of each entry

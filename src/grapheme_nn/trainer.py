@@ -174,7 +174,7 @@ class Trainer:
         } | ({"warning": run.warning} if run.warning else {})
         merges = [module for module in self.network.modules() if isinstance(module, Merge)]
         if merges:
-            line["threshold"] = [float(module.threshold) for module in merges]
+            line["threshold"] = [float(module.threshold.detach()) for module in merges]
             line["merged"], line["nodes"] = self.merged, self.nodes
         self.merged = self.nodes = 0
         if self.accelerator.is_main_process:

@@ -1,10 +1,10 @@
-"""Structural objective: entropic transport of slots to target nodes at cost -log p(label), with edges under the plan."""
+"""Structural objective: entropic transport of slots to target nodes at cost -log p(label), edges under the plan."""
 
 import torch
 from torch import Tensor
 
 from grapheme_nn.loss.sinkhorn import dustbin_sinkhorn
-from grapheme_nn.objective.base import Comparison, Decoded, Objective, exact_dtype, without_voids
+from grapheme_nn.objective.base import Comparison, Objective, exact_dtype
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
 _LONGEST = 1e4  # a larger cost counts as this, so that labels of probability 0 have one
@@ -17,20 +17,23 @@ class Structural(Objective):
     so that it minimises
 
     .. math:: \langle P, C \rangle + T \langle P, \log P - 1 \rangle
-              + w \sum_{(j, j')} \sum_{i, i'} P_{ij} P_{i'j'} [\text{no way leads from slot } i \text{ to slot } i']
+              + w \sum_{j \leadsto j'} \sum_{i \not\leadsto i'} P_{ij} P_{i'j'}
 
     with C = -log p(label), -log p(void) for what a slot keeps to itself and `insertion` for a target node that no slot
-    becomes (dustbins: Sarlin et al., 2020). The last term goes over the edges of the target: fused Gromov-Wasserstein
-    transport (Vayer et al., 2019) with a cost that only asks whether an edge of the target can be one of the
-    prediction. On text, "no way leads" means: not later. P is solved for by `iterations` of Sinkhorn's after each of
-    `rounds` linearisations of that term. The first is at the mean of all plans that keep the order, as far as the
-    target has one: node j stands where its numbers of ancestors and descendants put it, whatever its number.
+    becomes (dustbins: Sarlin et al., 2020). The last term is what the edges cost: wherever a way leads from one target
+    node to another, a way must lead from slot to slot; on text, to a later one. It is that of fused Gromov-Wasserstein
+    transport (Vayer et al., 2019), one-sided. It goes over all ways, not over edges alone, since moving a whole block of
+    nodes breaks two edges only, and a network that learned to copy would find no reason to move it back.
+
+    P is solved for by `iterations` of Sinkhorn's after each of `rounds` linearisations of that term. The first is at
+    the mean of all plans that keep the order, as far as the target has one: node j stands where its numbers of
+    ancestors and descendants put it, whatever its number. So the target's nodes may be numbered as one likes.
 
     The value is the dual energy at the potentials reached, and its gradient that of this very computation. It is no
-    probability and may fall below 0. O(s^2 m + s m^2) time a round.
+    probability and may fall below 0. O(s^2 m + s m^2) time a round, and a transitive closure of the target.
     """
 
-    temperature, weight, insertion, rounds, iterations = 0.7, 6.0, 20.0, 3, 20
+    temperature, weight, insertion, rounds, iterations = 0.7, 9.0, 20.0, 3, 20
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         there = predicted.mask[:, :, None] & targets.mask[:, None, :]
@@ -40,23 +43,20 @@ class Structural(Objective):
         deletion = torch.where(slots, -void, 0).to(exact).clamp(max=_LONGEST) / self.temperature
         insertion = torch.full_like(cost[:, 0], self.insertion / self.temperature)
         unreachable = (1 - reachability(predicted).to(exact)) * (self.weight / self.temperature)  # [B or 1, s, s]
-        edges = targets.adjacency.to(exact)
-        plan, start = mean_monotone_plan(slots, targets).to(exact), None
+        ways = closure(targets.adjacency)
+        plan, start = mean_monotone_plan(slots, targets, ways).to(exact), None
+        ways = ways.to(exact)
         for _ in range(self.rounds):
-            # What slot i pays as target j: for edges that leave j, then for edges that arrive there.
-            crossed = unreachable @ plan @ edges.mT + unreachable.mT @ plan @ edges
+            # What slot i pays as target j: for the ways that leave j, then for those that arrive there.
+            crossed = unreachable @ plan @ ways.mT + unreachable.mT @ plan @ ways
             found = dustbin_sinkhorn(
                 cost + crossed, deletion, insertion, slots, targets.mask, iterations=self.iterations, start=start
             )
             plan, start = found.plan, (found.row, found.column)
         # The dual of the linearised problem, 0 for a perfect prediction, with the edge term itself in its place.
         total = found.value - targets.length
-        total = total - (plan * crossed).sum((1, 2)) + ((unreachable @ plan @ edges.mT) * plan).sum((1, 2))
+        total = total - (plan * crossed).sum((1, 2)) + ((unreachable @ plan @ ways.mT) * plan).sum((1, 2))
         return Comparison((total * self.temperature).to(label.dtype), plan.detach().to(label.dtype))
-
-    @torch.no_grad()
-    def decode(self, predicted: PredictedGraph) -> Decoded:
-        return without_voids(torch.where(predicted.mask, predicted.spelled.argmax(2), VOID))
 
 
 def reachability(predicted: PredictedGraph) -> Tensor:
@@ -80,13 +80,15 @@ def closure(adjacency: Tensor) -> Tensor:
     return reached > 0
 
 
-def mean_monotone_plan(slots: Tensor, targets: Targets) -> Tensor:
+def mean_monotone_plan(slots: Tensor, targets: Targets, ways: Tensor) -> Tensor:
     """The mean of all plans that keep the order of the target's nodes, [B, s, m]; a column sums to 1.
+
+    slots bool [B, s]; ways bool [B, m, m], from which node of the target a way leads to which.
 
     Of a chain, C(i, j) C(s - 1 - i, m - 1 - j) / C(s, m). Node j of a DAG has as its place the mean of the first and
     the last that its a ancestors and d descendants leave it: (a + m - 1 - d) / 2.
     """
-    after = closure(targets.adjacency).float()
+    after = ways.float()
     count = targets.length[:, None].float()
     rank = ((after.sum(1) + count - 1 - after.sum(2)) / 2)[:, None, :]
     size = slots.sum(1)[:, None, None].float()

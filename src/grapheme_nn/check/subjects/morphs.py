@@ -1,6 +1,5 @@
 """Gradient-check cases of assignments, and of every morph with every estimator of its gradient."""
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
