@@ -22,7 +22,7 @@ class Structural(Objective):
     with C = -log p(label), -log p(void) for what a slot keeps to itself and `insertion` for a target node that no slot
     becomes (dustbins: Sarlin et al., 2020). The last term is what the edges cost: wherever a way leads from one target
     node to another, a way must lead from slot to slot; on text, to a later one. It is that of fused Gromov-Wasserstein
-    transport (Vayer et al., 2019), one-sided. It goes over all ways, not over edges alone, since moving a whole block of
+    transport (Vayer et al., 2019), one-sided. It goes over all ways, not over edges alone: moving a whole block of
     nodes breaks two edges only, and a network that learned to copy would find no reason to move it back.
 
     P is solved for by `iterations` of Sinkhorn's after each of `rounds` linearisations of that term. The first is at
