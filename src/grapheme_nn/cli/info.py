@@ -31,6 +31,9 @@ def info(
     best = _best(model / "metrics.jsonl")
     if best:
         rows["dev exact match"] = f"{best['dev_exact_match']:.2%} in epoch {best['epoch']}"
+        if "threshold" in best:
+            rows["threshold"] = " ".join(f"{value:.4f}" for value in best["threshold"])
+            rows["merged"] = f"{best['merged']:,} of {best['nodes']:,} nodes in that epoch"
     # What both know of, such as the width, is the same.
     settings = config["model"] | config.get("training", {})
     rows |= {name.replace("_", " "): _shown(value) for name, value in settings.items()}
@@ -43,7 +46,7 @@ def _best(metrics: Path) -> dict[str, Any] | None:
     """The line of the best epoch; None where no one can tell."""
     try:
         lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-        return max(lines, key=lambda line: line["dev_exact_match"], default=None)
+        return max(lines, key=lambda line: (line["dev_exact_match"], line["dev_log_probability"]), default=None)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -1,15 +1,18 @@
 """What all objectives have in common: how a predicted graph is compared with a target graph, and decoded."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.graph import Integers
+from grapheme_nn.morph.base import Morph
 from grapheme_nn.predicted import COPY, NEVER, VOID, PredictedGraph, Targets
 
 
@@ -29,26 +32,25 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What predicted graphs say: chains of labelled nodes, padded to the longest."""
+    """What predicted graphs say: labelled nodes in topological order, padded to the longest."""
 
     label: Tensor  # int64 [B, L]: void after the end
     slot: Tensor  # int64 [B, L]: which slot each node comes from; anything after the end
     length: Tensor  # int64 [B]
+    edge_index: Tensor | None = None  # int64 [2, e]: nodes numbered graph after graph; None: from each to the next
 
     def as_data(self, predicted: PredictedGraph) -> Batch:
-        """Hard PyG graphs again: `x` int64 says what each node is, an edge leads from each to the next."""
+        """Hard PyG graphs again: `x` int64 says what each node is."""
         there = torch.arange(self.label.size(1), device=self.label.device) < self.length[:, None]
-        slot = torch.where(there, self.slot, 0)
-        copied = predicted.unit.gather(1, slot)
+        copied = predicted.unit.gather(1, torch.where(there, self.slot, 0))
         unit = torch.where(self.label == COPY, copied, predicted.vocabulary.units_of(self.label))
-        owner = torch.arange(self.length.numel(), device=slot.device).repeat_interleave(self.length)
-        target = (owner[1:] == owner[:-1]).nonzero()[:, 0] + 1
-        graphs = Batch(
-            x=unit[there],
-            edge_index=torch.stack([target - 1, target]),
-            batch=owner,
-            ptr=torch.nn.functional.pad(self.length.cumsum(0), (1, 0)),
-        )
+        owner = torch.arange(self.length.numel(), device=unit.device).repeat_interleave(self.length)
+        edges = self.edge_index
+        if edges is None:
+            target = (owner[1:] == owner[:-1]).nonzero()[:, 0] + 1
+            edges = torch.stack([target - 1, target])
+        pointer = torch.nn.functional.pad(self.length.cumsum(0), (1, 0))
+        graphs = Batch(x=unit[there], edge_index=edges, batch=owner, ptr=pointer)
         graphs._num_graphs = self.length.numel()
         return graphs
 
@@ -75,21 +77,38 @@ class Objective(ABC):
 
     @torch.no_grad()
     def decode(self, predicted: PredictedGraph) -> Decoded:
-        """The most probable label of each slot, without the voids."""
-        return without_voids(torch.where(predicted.mask, predicted.spelled.argmax(2), VOID))
+        """The most probable label of each slot, without the voids: edges that led through them lead on."""
+        return without_voids(torch.where(predicted.mask, predicted.spelled.argmax(2), VOID), predicted.graph)
 
     def needed_slots(self, target: Integers) -> int:
         """How many slots a target needs, whose nodes are `target` int64 [m]."""
         return target.size
 
 
-def without_voids(label: Tensor) -> Decoded:
-    """The slots that are not void, in their order, from the label of each slot, int64 [B, s]."""
+def without_voids(label: Tensor, graph: Morph) -> Decoded:
+    """The slots of a graph that are not void, in order, from the label of each slot, int64 [B, s]."""
     there = label != VOID
     length = there.sum(1)
     width = int(length.max()) if length.numel() else 0
     slot = (~there).byte().argsort(dim=1, stable=True)[:, :width]
-    return Decoded(label.gather(1, slot), slot, length)
+    decoded = Decoded(label.gather(1, slot), slot, length)
+    return decoded if graph.is_chain else replace(decoded, edge_index=_contracted(there, graph))
+
+
+def _contracted(there: Tensor, graph: Morph) -> Tensor:
+    """Edges between the slots that are `there` bool [B, s], through any number that are not. On the host."""
+    number = torch.where(there, there.flatten().cumsum(0).view_as(there) - 1, -1)
+    number = graph.padding.flat(number).numpy(force=True)  # of each node among those that stay
+    source, target = graph.structure_edges[:, graph.structure_weights > 0].numpy(force=True)
+    ones = np.ones(source.size, dtype=bool)
+    edges = csr_array((ones, (source, target)), shape=(number.size, number.size))
+    stays = number >= 0
+    ways, onward = edges[stays], edges[~stays]
+    found, through = ways[:, stays], ways[:, ~stays]
+    while through.nnz:  # as often as the longest run of voids has edges
+        ways = through @ onward
+        found, through = found + ways[:, stays], ways[:, ~stays]
+    return torch.from_numpy(np.stack(found.tocoo().coords).astype(np.int64)).to(there.device)
 
 
 def masked(label: Tensor, predicted: PredictedGraph, targets: Targets) -> Tensor:

@@ -12,7 +12,8 @@ from grapheme_nn.predicted import COPY, VOID, PredictedGraph, Targets
 class CTC(Objective):
     """Minus the log-probability of the target, summed over all ways to spell it with repeats merged.
 
-    A void keeps two equal neighbours apart. The field's reference for text.
+    A void keeps two equal neighbours apart. The field's reference for text. Of target nodes that are the same unit, the
+    first has the plan of all.
     """
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
@@ -26,7 +27,7 @@ class CTC(Objective):
         label = predicted.spelled.argmax(2)
         # A copied unit without label is told from another one by what it is.
         repeats = merge_repeats(torch.where(label == COPY, -2 - predicted.unit.abs(), label))
-        return without_voids(torch.where((repeats == VOID) | ~predicted.mask, VOID, label))
+        return without_voids(torch.where((repeats == VOID) | ~predicted.mask, VOID, label), predicted.graph)
 
     def needed_slots(self, target: Integers) -> int:
         return target.size + int((target[1:] == target[:-1]).sum())  # two equal neighbours need a void between them
