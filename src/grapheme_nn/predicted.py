@@ -125,11 +125,9 @@ class PredictedGraph:
         """
         padding, (edge_index, edge_weight) = self.graph.padding, self.edges()
         void = padding.flat(self.label_log_prob[:, :, VOID])
-        existence = -torch.expm1(void)
-        labels = padding.flat(self.spelled)[:, 1:] - existence.clamp(min=1e-30).log()[:, None]
         batch = Batch(
-            label_log_prob=labels,
-            existence=existence,
+            label_log_prob=padding.flat(self.spelled)[:, VOID + 1 :].log_softmax(1),
+            existence=-torch.expm1(void),
             edge_index=edge_index,
             edge_weight=edge_weight,
             batch=padding.owner,

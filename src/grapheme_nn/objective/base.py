@@ -97,8 +97,8 @@ def without_voids(label: Tensor, graph: Morph) -> Decoded:
 
 def _contracted(there: Tensor, graph: Morph) -> Tensor:
     """Edges between the slots that are `there` bool [B, s], through any number that are not. On the host."""
-    number = torch.where(there, there.flatten().cumsum(0).view_as(there) - 1, -1)
-    number = graph.padding.flat(number).numpy(force=True)  # of each node among those that stay
+    order = torch.where(there, there.flatten().cumsum(0).view_as(there) - 1, -1)
+    number = graph.padding.flat(order).numpy(force=True)  # of each node among those that stay
     source, target = graph.structure_edges[:, graph.structure_weights > 0].numpy(force=True)
     ones = np.ones(source.size, dtype=bool)
     edges = csr_array((ones, (source, target)), shape=(number.size, number.size))
