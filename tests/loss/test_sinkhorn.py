@@ -7,7 +7,14 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from grapheme_nn.loss import sinkhorn
-from grapheme_nn.loss.potentials import Costs, alternate, balance, meet, plan
+from grapheme_nn.loss.potentials import (
+    Costs,
+    alternating_sinkhorn,
+    averaged_sinkhorn,
+    symmetric_sinkhorn,
+    transport_plan,
+)
+from grapheme_nn.loss.sinkhorn import dustbin_sinkhorn
 
 
 def costs_of(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -64,12 +71,18 @@ def test_every_scheme_has_an_exact_adjoint_in_costs_weights_and_starts(form: str
     source, target, row, column = (
         costs_of(2, size, seed=seed).requires_grad_() for seed, size in ((2, 3), (3, 4), (4, 3), (5, 4))
     )
-    assert gradcheck(lambda c, a, b, v: alternate(prepared(c, form), a, b, v, 5), (cost, source, target, column))
-    assert gradcheck(lambda c, *rest: meet(prepared(c, form), *rest, 5), (cost, source, target, row, column))
+    assert gradcheck(
+        lambda c, a, b, v: alternating_sinkhorn(prepared(c, form), a, b, v, 5), (cost, source, target, column)
+    )
+    assert gradcheck(
+        lambda c, *rest: averaged_sinkhorn(prepared(c, form), *rest, 5), (cost, source, target, row, column)
+    )
     far = (20 * row.detach() - 10).requires_grad_()  # so that steps come to their limit
-    assert gradcheck(lambda c, *rest: meet(prepared(c, form), *rest, 5), (cost, source, target, far, column))
-    assert gradcheck(lambda c, a: balance(prepared(c, form), a, 5), (square, source))
-    assert gradcheck(lambda c, *rest: plan(prepared(c, form), *rest), (cost, source, target, row, column))
+    assert gradcheck(
+        lambda c, *rest: averaged_sinkhorn(prepared(c, form), *rest, 5), (cost, source, target, far, column)
+    )
+    assert gradcheck(lambda c, a: symmetric_sinkhorn(prepared(c, form), a, 5), (square, source))
+    assert gradcheck(lambda c, *rest: transport_plan(prepared(c, form), *rest), (cost, source, target, row, column))
 
 
 @pytest.mark.parametrize("form", ["kernel", "log"])
@@ -78,7 +91,7 @@ def test_a_node_that_weighs_nothing_has_the_gradient_of_its_weight(form: str) ->
 
     def value(weight: Tensor) -> Tensor:
         source = torch.cat([weight, 3 - weight.sum(1, keepdim=True)], 1)
-        row, column = alternate(prepared(cost, form), source, target, torch.zeros_like(target), 5)
+        row, column = alternating_sinkhorn(prepared(cost, form), source, target, torch.zeros_like(target), 5)
         return (source * row).sum() + column.sum()
 
     weight = torch.tensor([[0.0, 1.0]], dtype=torch.float64, requires_grad=True)
@@ -93,8 +106,8 @@ def test_kernel_form_and_log_form_agree_where_both_are_valid() -> None:
     scaled, weights = costs_of(2, 5, 6, scale=39), (torch.ones(2, 5).double(), torch.rand(2, 6).double())
     start = torch.zeros(2, 6).double()
     for ours, other in zip(
-        alternate(prepared(scaled, "kernel"), *weights, start, 20),
-        alternate(prepared(scaled, "log"), *weights, start, 20),
+        alternating_sinkhorn(prepared(scaled, "kernel"), *weights, start, 20),
+        alternating_sinkhorn(prepared(scaled, "log"), *weights, start, 20),
         strict=True,
     ):
         torch.testing.assert_close(ours, other, rtol=1e-10, atol=1e-10)
@@ -207,23 +220,131 @@ def test_what_cannot_be_solved_is_refused_in_a_sentence(cost: Tensor, options: d
 
 
 @pytest.mark.parametrize("form", ["kernel", "log"])
-def test_two_runs_that_meet_never_lower_the_dual_value(form: str) -> None:
+def test_two_averaged_runs_never_lower_the_dual_value(form: str) -> None:
     cost, weights = costs_of(8, 5, 6, scale=12), (costs_of(8, 5, seed=1), costs_of(8, 6, seed=2))
     row, column = 20 * costs_of(8, 5, seed=3) - 10, 20 * costs_of(8, 6, seed=4) - 10  # far off, so that steps are large
 
     def value(u: Tensor, v: Tensor) -> Tensor:
-        mass = plan(prepared(cost, form), *weights, u, v).sum((1, 2))
+        mass = transport_plan(prepared(cost, form), *weights, u, v).sum((1, 2))
         return (weights[0] * u).sum(1) + (weights[1] * v).sum(1) - mass
 
     start = value(row, column)
     for iterations in range(1, 24):
-        assert (value(*meet(prepared(cost, form), *weights, row, column, iterations)) >= start).all()
+        assert (value(*averaged_sinkhorn(prepared(cost, form), *weights, row, column, iterations)) >= start).all()
 
 
 def test_twenty_iterations_of_two_runs_come_as_near_as_twenty_of_one() -> None:
     cost, weights = costs_of(32, 7, 7, scale=20), (torch.ones(32, 7).double(), torch.ones(32, 7).double())
     start = torch.zeros(32, 7).double()
-    exact = plan(prepared(cost, "log"), *weights, *alternate(prepared(cost, "log"), *weights, start, 5000))
-    met = plan(prepared(cost, "log"), *weights, *meet(prepared(cost, "log"), *weights, start, start, 20))
-    one = plan(prepared(cost, "log"), *weights, *alternate(prepared(cost, "log"), *weights, start, 20))
+    exact = transport_plan(
+        prepared(cost, "log"), *weights, *alternating_sinkhorn(prepared(cost, "log"), *weights, start, 5000)
+    )
+    met = transport_plan(
+        prepared(cost, "log"), *weights, *averaged_sinkhorn(prepared(cost, "log"), *weights, start, start, 20)
+    )
+    one = transport_plan(
+        prepared(cost, "log"), *weights, *alternating_sinkhorn(prepared(cost, "log"), *weights, start, 20)
+    )
     assert (met - exact).abs().mean() < (one - exact).abs().mean()
+
+
+def dustbin_case(scale: float, *, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Five pairs of up to 4 rows and 3 columns: padding, no rows, no columns."""
+    cost, deletion, insertion = (
+        costs_of(5, *shape, seed=seed + at, scale=scale) for at, shape in enumerate(((4, 3), (4,), (3,)))
+    )
+    return cost, deletion, insertion, mask_of([4, 2, 0, 3, 1], 4), mask_of([3, 3, 2, 0, 1], 3)
+
+
+def free_energy(cost: Tensor, deletion: Tensor, insertion: Tensor, plan: Tensor) -> Tensor:
+    """F of the documentation at the deletions and insertions that a plan leaves, for one pair without padding."""
+    deleted, inserted = 1 - plan.sum(1), 1 - plan.sum(0)
+    entries = torch.cat([plan.flatten(), deleted, inserted])
+    costs = torch.cat([cost.flatten(), deletion, insertion])
+    return (entries * costs).sum() + (entries.xlogy(entries) - entries).sum() + sum(plan.shape)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 30])
+@pytest.mark.parametrize("scale", [3.0, 60.0, 1e4])
+def test_a_dustbin_follows_its_half_steps(scale: float, iterations: int) -> None:
+    cost, deletion, insertion, rows, columns = dustbin_case(scale)
+    ours = dustbin_sinkhorn(cost, deletion, insertion, rows, columns, iterations=iterations)
+    for b in range(5):
+        n, m = int(rows[b].sum()), int(columns[b].sum())
+        c, d, e, v = cost[b, :n, :m], deletion[b, :n], insertion[b, :m], torch.zeros(m).double()
+        for _ in range(iterations):
+            u = -torch.logaddexp((v - c).logsumexp(1) if m else torch.full((n,), -torch.inf).double(), -d)
+            v = -torch.logaddexp((u[:, None] - c).logsumexp(0) if n else torch.full((m,), -torch.inf).double(), -e)
+        plan = (u[:, None] + v - c).exp()
+        value = u.sum() + v.sum() - plan.sum() - (u - d).exp().sum() - (v - e).exp().sum() + n + m
+        assert float(ours.plan[b].sum() - ours.plan[b, :n, :m].sum()) == 0
+        for one, other in ((ours.plan[b, :n, :m], plan), (ours.row[b, :n], u), (ours.column[b, :m], v)):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(ours.value[b], value, rtol=1e-10, atol=1e-10)
+        assert float(ours.row[b, n:].abs().sum() + ours.column[b, m:].abs().sum()) == 0
+
+
+def test_the_value_of_a_dustbin_bounds_the_free_energy_of_every_plan_and_meets_the_least() -> None:
+    cost, deletion, insertion, _, _ = dustbin_case(3.0)
+    masks = mask_of([4] * 5, 4), mask_of([3] * 5, 3)
+    last = torch.full((5,), -torch.inf, dtype=torch.float64)
+    for iterations in (1, 2, 5, 2000):
+        solved = dustbin_sinkhorn(cost, deletion, insertion, *masks, iterations=iterations)
+        assert (solved.value >= last - 1e-12).all()  # no half step lowers it
+        last = solved.value
+        for seed in range(20):
+            plan = costs_of(5, 4, 3, seed=seed) / 4
+            for b in range(5):
+                assert free_energy(cost[b], deletion[b], insertion[b], plan[b]) > solved.value[b]
+    for b in range(5):
+        least = free_energy(cost[b], deletion[b], insertion[b], solved.plan[b])
+        torch.testing.assert_close(solved.value[b], least, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("scale", "iterations"), [(3.0, 1), (3.0, 6), (60.0, 6), (1e4, 6)])
+def test_gradients_through_a_dustbin_are_exact(scale: float, iterations: int) -> None:
+    cost, deletion, insertion, *masks = dustbin_case(scale)
+    if scale == 1e4:  # some entries that share a row or a column, so that the plan is not all 0 and 1
+        cost, deletion, insertion = (part - part % 5e3 + part % 1 for part in (cost, deletion, insertion))
+    start = costs_of(5, 4, seed=7), costs_of(5, 3, seed=8, scale=scale)
+    inputs = [part.requires_grad_() for part in (cost, deletion, insertion, start[1])]
+
+    def solve(cost: Tensor, deletion: Tensor, insertion: Tensor, column: Tensor) -> tuple[Tensor, ...]:
+        first = start[0], column
+        return tuple(dustbin_sinkhorn(cost, deletion, insertion, *masks, iterations=iterations, start=first))
+
+    assert gradcheck(solve, inputs, eps=1e-6, atol=2e-5)
+
+
+def test_a_dustbin_that_starts_where_another_ended_goes_on_from_there() -> None:
+    cost, deletion, insertion, *masks = dustbin_case(6.0)
+    early = dustbin_sinkhorn(cost, deletion, insertion, *masks, iterations=4)
+    late = dustbin_sinkhorn(cost, deletion, insertion, *masks, iterations=3, start=(early.row, early.column))
+    whole = dustbin_sinkhorn(cost, deletion, insertion, *masks, iterations=7)
+    for one, other in zip(late, whole, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("filling", [torch.inf, -torch.inf, torch.nan])
+def test_nothing_in_padding_reaches_a_dustbin(filling: float) -> None:
+    cost, deletion, insertion, rows, columns = dustbin_case(6.0)
+    kept = rows[:, :, None] & columns[:, None, :]
+    clean = dustbin_sinkhorn(cost, deletion, insertion, rows, columns, iterations=5)
+    inputs = [
+        torch.where(mask, part, filling).float().requires_grad_()
+        for part, mask in ((cost, kept), (deletion, rows), (insertion, columns))
+    ]
+    filled = dustbin_sinkhorn(*inputs, rows, columns, iterations=5)
+    assert filled.plan.dtype == torch.float32
+    for one, other in zip(filled, clean, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+    grads = torch.autograd.grad(filled.value.sum() + filled.plan.square().sum(), inputs)
+    for grad, mask in zip(grads, (kept, rows, columns), strict=True):
+        assert grad.isfinite().all()
+        assert (grad[~mask] == 0).all()
+    with pytest.raises(ValueError, match="costs must be finite where masks keep them"):
+        dustbin_sinkhorn(inputs[0], deletion, insertion, ~rows, ~columns, iterations=5)
+    with pytest.raises(ValueError, match=r"start must have the shapes \[5, 4\] and \[5, 3\]"):
+        dustbin_sinkhorn(
+            cost, deletion, insertion, rows, columns, iterations=5, start=(torch.zeros(5, 3), torch.zeros(5, 3))
+        )

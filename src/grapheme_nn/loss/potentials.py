@@ -1,12 +1,13 @@
-"""The room of potentials: the iterations behind entropic transport, each with a hand-written adjoint.
+"""Batched entropic optimal transport: Sinkhorn's iterations (Cuturi, 2013) with one hand-written adjoint.
 
-A pair of potentials (u, v), in units of the temperature, makes the plan
+A pair of dual potentials (u, v), in units of the temperature, makes the plan
 
     P[i, j] = a[i] b[j] exp(u[i] + v[j] - M[i, j]),    M = cost / temperature,
 
-of weights a [B, n] and b [B, m]. The schemes below are compositions of half steps (`halfstep`), so their adjoints are
-written from that of one half step, and keep only the potentials of each iteration: O((n + m) iterations) numbers beside
-the costs. Potentials come out in double precision, as `halfstep` says.
+of weights a [B, n] and b [B, m]. Every scheme below is a *schedule* of half steps (`softmin`): which side moves, and
+how far towards, or beyond, what its half step finds. One autograd function runs a schedule and replays it backwards;
+it keeps only the potentials of each half step: O((n + m) iterations) numbers beside the costs. Potentials come out in
+double precision, since the plan is exponential in them.
 """
 
 from math import ceil, cos, isfinite, pi
@@ -16,10 +17,17 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from grapheme_nn.loss.halfstep import BOUND, Form, form_of
+from grapheme_nn.loss.softmin import BOUND, Domain, domain_of
 
-LOG_FORM_FROM = 40.0
+LOG_DOMAIN_FROM = 40.0
 """Range of cost / temperature from which exp(-cost / temperature) is not formed: it would lose its small entries."""
+
+ROWS, COLUMNS = 0, 1
+OVER = 1.5
+"""The factor of over-relaxation."""
+
+Schedule = list[tuple[int, tuple[float, ...]]]
+"""Of each half step the side, and the relaxation factor of each run: 0 rests, 1 goes to what is found, 1.5 beyond."""
 
 
 class Costs(NamedTuple):
@@ -29,7 +37,7 @@ class Costs(NamedTuple):
     kernel: Tensor | None  # [B, n, m], without gradient
 
 
-def survey(*scaled: Tensor) -> list[Costs]:
+def with_kernels(*scaled: Tensor) -> list[Costs]:
     """The costs with their kernels, or without any where they range over 40 temperatures or more.
 
     Kernels take the place of the costs in memory: they must be the caller's own. Reads two numbers back from the
@@ -45,98 +53,80 @@ def survey(*scaled: Tensor) -> list[Costs]:
             f"costs must be finite where masks keep them, but range from {least} to {most} temperatures: "
             "mask such pairs, or use a large finite cost"
         )
-    if most - least >= LOG_FORM_FROM or max(-least, most) >= 2 * LOG_FORM_FROM:
+    if most - least >= LOG_DOMAIN_FROM or max(-least, most) >= 2 * LOG_DOMAIN_FROM:
         return [Costs(part.double(), None) for part in scaled]  # single precision has few digits after such numbers
     return [Costs(part, part.detach().neg_().exp_()) for part in scaled]
 
 
-def alternate(costs: Costs, source: Tensor, target: Tensor, start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
-    """Potentials (u, v) after `iterations` of u <- rows(v), v <- columns(u), from v = start.
+def alternating_sinkhorn(
+    costs: Costs, source: Tensor, target: Tensor, start: Tensor, iterations: int, *, dustbin: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Potentials (u, v) after `iterations` of u <- softmin(v), v <- softmin(u), from v = start.
 
-    Each half step maximises the dual value `<a, u> + <b, v> - sum P` over its side, so the value never falls.
+    Each half step maximises the dual value `<a, u> + <b, v> - sum P` over its side, so the value never falls. With
+    `dustbin`, the potentials of the last row and of the last column are held at 0.
     Shapes: costs [B, n, m], source [B, n], target and start [B, m]; returns [B, n], [B, m].
     """
-    potentials: tuple[Tensor, Tensor] = _Alternate.apply(*costs, source, target, start, iterations)  # type: ignore[no-untyped-call]
-    return potentials
-
-
-def meet(
-    costs: Costs, source: Tensor, target: Tensor, start_row: Tensor, start_column: Tensor, iterations: int
-) -> tuple[Tensor, Tensor]:
-    """Potentials (u, v) from the given ones: the mean of two runs of half the iterations, one of which begins with the
-    rows and one with the columns, so that they are the same for (x, y) and, transposed, for (y, x).
-
-    A run goes `beyond` what each half step finds, except for the last one: so ten iterations come as near to the
-    solution as twenty of `alternate`. The dual value does not fall here either: it is concave, so that of the mean is
-    not below the mean of both. The runs go hand in hand, half a step apart. Shapes: as in `alternate`, and start_row
-    [B, n].
-    """
-    potentials: tuple[Tensor, Tensor] = _Meet.apply(  # type: ignore[no-untyped-call]
-        *costs, source, target, start_row, start_column, iterations
+    schedule: Schedule = [(ROWS, (1.0,)), (COLUMNS, (1.0,))] * iterations
+    potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(  # type: ignore[no-untyped-call]
+        *costs, source, target, schedule, dustbin, torch.zeros_like(source), start
     )
     return potentials
 
 
-def balance(costs: Costs, weight: Tensor, iterations: int) -> Tensor:
-    """The potential u of a graph against itself (both sides have it), after `iterations` of u <- u + s (rows(u) - u).
+def averaged_sinkhorn(
+    costs: Costs, source: Tensor, target: Tensor, start_row: Tensor, start_column: Tensor, iterations: int
+) -> tuple[Tensor, Tensor]:
+    """Over-relaxed Sinkhorn (Thibault et al., 2021), averaged over a run that begins with the rows and one that begins
+    with the columns, of half the iterations each: the same for (x, y) and, transposed, for (y, x).
 
-    Near the solution rows() acts as minus the plan, whose eigenvalues p lie in [0, 1] where exp(-costs) is positive
-    definite: an iteration multiplies the error by 1 - s (1 + p), at any temperature. With s from the zeros of
-    Chebyshev's polynomial on [1, 2], c of them together leave at most 2 (3 - 2 sqrt 2)^c of it. The last two have
-    s = 1/2, which at least halves it and takes back the noise of single precision. No s is above 1, so that no
-    iteration moves two potentials apart, however far they are from the solution.
+    A half step maximises over its side, for every node of weight a by itself, a (u - exp(u - best)). Half as far again,
+    but upwards at most `LEAP` = 3/2 beyond, this is not lower than at the old u: exp(min(x / 2, 3/2)) - min(x / 2, 3/2)
+    <= exp(-x) + x where old is x below best, and exp(-x / 2) + x / 2 <= exp(x) - x where it is x above. So the dual
+    value never falls; it is concave, so that of the mean is not below the mean of both. The last half step of a run
+    goes no further than best: ten iterations come as near to the solution as twenty of `alternating_sinkhorn`.
+    Shapes: as there, and start_row [B, n].
+    """
+    schedule: Schedule = [(COLUMNS, (0, OVER))]  # the runs go side by side, half a step apart
+    schedule += [(ROWS, (OVER, OVER)), (COLUMNS, (OVER, OVER))] * (ceil(iterations / 2) - 1)
+    schedule += [(ROWS, (OVER, 1)), (COLUMNS, (1, 0))]
+    potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(  # type: ignore[no-untyped-call]
+        *costs, source, target, schedule, False, start_row, start_column
+    )
+    return potentials
+
+
+def symmetric_sinkhorn(costs: Costs, weight: Tensor, iterations: int) -> Tensor:
+    """The potential u of a graph against itself, which both sides have: `iterations` of u <- u + s (softmin(u) - u).
+
+    With s = 1/2 this is the symmetric update of Feydy et al. (2019). Near the solution softmin acts as minus the plan,
+    whose eigenvalues p lie in [0, 1] where exp(-costs) is positive definite: an iteration multiplies the error by
+    1 - s (1 + p), at any temperature. With s from the zeros of Chebyshev's polynomial on [1, 2], c of them together
+    leave at most 2 (3 - 2 sqrt 2)^c of it; small steps come first, while the solution is far. The last two have s =
+    1/2, which at least halves it and takes back the noise of single precision. No s is above 1, so that no iteration
+    moves two potentials apart, however far they are from the solution.
     Shapes: costs [B, n, n], symmetric; weight [B, n]; returns [B, n].
     """
-    potential: Tensor = _Balance.apply(*costs, weight, iterations)  # type: ignore[no-untyped-call]
+    count = max(iterations - 2, 0)
+    shares = [1 / (1.5 + 0.5 * cos(pi * (step + 0.5) / count)) for step in range(count)] + [0.5] * (iterations - count)
+    schedule: Schedule = [(ROWS, (share,)) for share in shares]
+    potential: Tensor
+    (potential,) = _Sinkhorn.apply(*costs, weight, weight, schedule, False, torch.zeros_like(weight))  # type: ignore[no-untyped-call]
     return potential
 
 
-def plan(costs: Costs, source: Tensor, target: Tensor, row: Tensor, column: Tensor, *, corner: bool = True) -> Tensor:
+def transport_plan(
+    costs: Costs, source: Tensor, target: Tensor, row: Tensor, column: Tensor, *, corner: bool = True
+) -> Tensor:
     """The plan that potentials make, [B, n, m]; with 0 in place of its last entry unless `corner`."""
     result: Tensor = _Plan.apply(*costs, source, target, row, column, corner)  # type: ignore[no-untyped-call]
     return result
 
 
-class _Alternate(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        scaled: Tensor,
-        kernel: Tensor | None,
-        source: Tensor,
-        target: Tensor,
-        start: Tensor,
-        iterations: int,
-    ) -> tuple[Tensor, Tensor]:
-        form = form_of(scaled, kernel, source, target)
-        rows, columns = [], [form.enter(start[:, None])]
-        for _ in range(iterations):
-            rows.append(form.rows(columns[-1]))
-            columns.append(form.columns(rows[-1]))
-        ctx.form = type(form)
-        ctx.save_for_backward(form.matrix, source, target, *rows, *columns)
-        return form.leave(rows[-1])[:, 0], form.leave(columns[-1])[:, 0]
+class _Sinkhorn(torch.autograd.Function):
+    """Runs a schedule from the given potentials, and gives the mean over its runs.
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_row: Tensor, grad_column: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, source, target, *states = ctx.saved_tensors
-        form: Form = ctx.form(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
-        rows, columns = states[: len(states) // 2], states[len(states) // 2 :]
-        grad_row, grad_column = grad_row.to(matrix.dtype), grad_column.to(matrix.dtype)
-        grad, last = grad_column[:, None], len(rows) - 1
-        for step in range(last, -1, -1):
-            grad = form.pull_columns(rows[step], columns[step + 1], grad)
-            if step == last:
-                grad = grad + grad_row[:, None]
-            grad = form.pull_rows(columns[step], rows[step], grad)
-        return form.grad_scaled(), None, form.grad_source(), form.grad_target(), grad[:, 0], None
-
-
-class _Meet(torch.autograd.Function):
-    """Runs side by side in the second dimension: rows first, and columns first.
-
-    The latter makes its first half step alone, ahead of the loop, and the former its last one, after it.
+    `starts` are the potentials of the rows and of the columns, or a single one that stands for both sides.
     """
 
     @staticmethod
@@ -146,81 +136,76 @@ class _Meet(torch.autograd.Function):
         kernel: Tensor | None,
         source: Tensor,
         target: Tensor,
-        start_row: Tensor,
-        start_column: Tensor,
-        iterations: int,
-    ) -> tuple[Tensor, Tensor]:
-        form = form_of(scaled, kernel, source, target)
-        row, column = form.enter(start_row[:, None]), form.enter(start_column[:, None])
-        first = form.columns(row)
-        rows, columns = [row.expand(-1, 2, -1)], [torch.cat([column, form.beyond(column, first)], 1)]
-        best_rows, best_columns = [form.rows(columns[0])], []
-        for _ in range(ceil(iterations / 2) - 1):
-            rows.append(form.beyond(rows[-1], best_rows[-1]))
-            best_columns.append(form.columns(rows[-1]))
-            columns.append(form.beyond(columns[-1], best_columns[-1]))
-            best_rows.append(form.rows(columns[-1]))
-        last_row = form.beyond(rows[-1][:, :1], best_rows[-1][:, :1])
-        last_column = form.columns(last_row)
-        ctx.form = type(form)
-        ends = first, last_row, last_column
-        ctx.save_for_backward(form.matrix, source, target, *ends, *rows, *columns, *best_rows, *best_columns)
-        row, column = torch.cat([last_row, best_rows[-1][:, 1:]], 1), torch.cat([last_column, columns[-1][:, 1:]], 1)
-        return form.leave(row).mean(1), form.leave(column).mean(1)
+        schedule: Schedule,
+        dustbin: bool,
+        *starts: Tensor,
+    ) -> tuple[Tensor, ...]:
+        domain = domain_of(scaled, kernel, source, target)
+        runs = len(schedule[0][1])
+        states = [domain.enter(start[:, None]).expand(-1, runs, -1) for start in starts]
+        trace = []
+        for side, factors in schedule:
+            other, old = states[side - 1], states[side]  # of a single state, both are it
+            best = domain.softmin(side, other)
+            if dustbin:
+                best[:, :, -1] = domain.zero
+            trace += [other, old, best]
+            states[side] = _relax(domain, old, best, factors)
+        ctx.domain, ctx.schedule, ctx.dustbin = type(domain), schedule, dustbin
+        ctx.save_for_backward(domain.matrix, source, target, *trace)
+        return tuple(domain.leave(state).mean(1) for state in states)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_row: Tensor, grad_column: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, source, target, first, last_row, last_column, *states = ctx.saved_tensors
-        form: Form = ctx.form(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
-        rounds = (len(states) + 1) // 4
-        rows, columns, best_rows, best_columns = (states[rounds * part : rounds * (part + 1)] for part in range(4))
-        row, column = (grad[:, None].to(matrix.dtype) / 2 for grad in (grad_row, grad_column))
-        by_last = row + form.pull_columns(last_row, last_column, column)
-        by_row, by_best = form.pull_beyond(rows[-1][:, :1], best_rows[-1][:, :1], by_last)
-        by_row = torch.cat([by_row, torch.zeros_like(by_row)], 1)
-        by_column = form.pull_rows(columns[-1], best_rows[-1], torch.cat([by_best, row], 1))
-        by_column[:, 1:] += column
-        for step in range(rounds - 2, -1, -1):
-            old, by_best = form.pull_beyond(columns[step], best_columns[step], by_column)
-            by_row = by_row + form.pull_columns(rows[step + 1], best_columns[step], by_best)
-            by_row, by_best = form.pull_beyond(rows[step], best_rows[step], by_row)
-            by_column = old + form.pull_rows(columns[step], best_rows[step], by_best)
-        old, by_first = form.pull_beyond(columns[0][:, :1], first, by_column[:, 1:])
-        by_start_row = by_row.sum(1) + form.pull_columns(rows[0][:, :1], first, by_first)[:, 0]
-        by_start_column = by_column[:, 0] + old[:, 0]
-        return form.grad_scaled(), None, form.grad_source(), form.grad_target(), by_start_row, by_start_column, None
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
+        matrix, source, target, *trace = ctx.saved_tensors
+        domain: Domain = ctx.domain(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
+        runs = len(ctx.schedule[0][1])
+        grads: list[Tensor | None] = [
+            (output[:, None].to(matrix.dtype) / runs).expand(-1, runs, -1) for output in outputs
+        ]
+        steps = zip(trace[0::3], trace[1::3], trace[2::3], ctx.schedule, strict=True)
+        for other, old, best, (side, factors) in reversed(list(steps)):
+            grad = grads[side]
+            assert grad is not None  # a half step before, that went to its best, has the other side's
+            grads[side], by_best = _pull_relax(domain, old, best, grad, factors)
+            if ctx.dustbin:
+                by_best = by_best.clone()
+                by_best[:, :, -1] = 0
+            pulled, given = domain.pull(side, other, best, by_best), grads[side - 1]
+            grads[side - 1] = pulled if given is None else given + pulled
+        by_starts = [None if grad is None else grad.sum(1) for grad in grads]
+        return domain.grad_scaled(), None, domain.grad_weight(ROWS), domain.grad_weight(COLUMNS), None, None, *by_starts
 
 
-class _Balance(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scaled: Tensor, kernel: Tensor | None, weight: Tensor, iterations: int) -> Tensor:
-        form = form_of(scaled, kernel, weight, weight)
-        states, steps = [form.enter(torch.zeros_like(weight)[:, None])], []
-        for share in _shares(iterations):
-            steps.append(form.rows(states[-1]))
-            states.append(form.between(states[-1], steps[-1], share))
-        ctx.form = type(form)
-        ctx.save_for_backward(form.matrix, weight, *states[:-1], *steps)
-        return form.leave(states[-1])[:, 0]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, weight, *saved = ctx.saved_tensors
-        form: Form = ctx.form(matrix, weight, weight, weighed=ctx.needs_input_grad[2])
-        states, steps = saved[: len(saved) // 2], saved[len(saved) // 2 :]
-        grad = grad[:, None].to(matrix.dtype)
-        for state, step, share in zip(states[::-1], steps[::-1], _shares(len(steps))[::-1], strict=True):
-            grad = form.pull_rows(state, step, grad * share).add_(grad, alpha=1 - share)
-        return form.grad_scaled(), None, form.grad_target(), None
+def _relax(domain: Domain, old: Tensor, best: Tensor, factors: tuple[float, ...]) -> Tensor:
+    if len(set(factors)) > 1:
+        runs = zip(_runs(old), _runs(best), factors, strict=True)
+        return torch.cat([_relax(domain, one, found, (factor,)) for one, found, factor in runs], 1)
+    factor = factors[0]
+    return best if factor == 1 else old if factor == 0 else domain.relax(old, best, factor)
 
 
-def _shares(iterations: int) -> list[float]:
-    """How far each iteration of `balance` goes, from 1/2 to 1: small steps first, while the solution is far."""
-    count = max(iterations - 2, 0)
-    chebyshev = [1 / (1.5 + 0.5 * cos(pi * (step + 0.5) / count)) for step in range(count)]
-    return chebyshev + [0.5] * (iterations - count)
+def _pull_relax(
+    domain: Domain, old: Tensor, best: Tensor, grad: Tensor, factors: tuple[float, ...]
+) -> tuple[Tensor | None, Tensor]:
+    """The gradients of old, None where it went to best, and of best."""
+    if set(factors) == {1}:
+        return None, grad
+    by_olds = []
+    for one, found, each, factor in (
+        zip(_runs(old), _runs(best), _runs(grad), factors, strict=True)
+        if len(set(factors)) > 1
+        else [(old, best, grad, factors[0])]
+    ):
+        by_old = each * (1 - factor)
+        by_olds.append(torch.where(domain.leapt(one, found, factor), 0.0, by_old) if factor > 1 else by_old)
+    by_old = torch.cat(by_olds, 1)
+    return by_old, grad - by_old
+
+
+def _runs(state: Tensor) -> tuple[Tensor, ...]:
+    return state.chunk(state.size(1), 1)
 
 
 class _Plan(torch.autograd.Function):

@@ -1,9 +1,12 @@
-"""The room of transport: a plan that moves the nodes of one graph onto those of another at the least cost."""
+"""Entropic transport plans between padded sets: balanced, with a void on either side, or with a free dustbin."""
+
+from math import log
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from grapheme_nn.loss.potentials import alternate, plan, survey
+from grapheme_nn.loss.potentials import Costs, alternating_sinkhorn, transport_plan, with_kernels
 
 
 def sinkhorn(
@@ -44,13 +47,7 @@ def sinkhorn(
         source = torch.where(nodes > 0, source / nodes.clamp(min=1), 1.0)
         target = torch.where(others > 0, target / others.clamp(min=1), 1.0)
     else:
-        for name, side, shape in zip(("deletion", "insertion"), void, (source.shape, target.shape), strict=True):
-            if side.shape != shape:
-                raise ValueError(f"the {name} costs of void must have shape {list(shape)}, but have {list(side.shape)}")
-            if side.device != cost.device:
-                raise ValueError(
-                    f"the {name} costs of void are on {side.device}, but cost is on {cost.device}: move one"
-                )
+        _check_void(cost, *void)
         deletion, insertion = (side.to(scaled) / temperature for side in void)
         scaled = border(scaled, deletion, insertion)
         source, target = with_void(source, target)
@@ -63,13 +60,96 @@ def sinkhorn(
         kept = source_mask[:, :, None] & target_mask[:, None, :]
         scaled = torch.where(kept, scaled, _least(scaled.detach(), kept))
     scaled = scaled - scaled.detach().amin()  # changes no plan, and the kernel needs no room for large numbers
-    (costs,) = survey(scaled)
+    (costs,) = with_kernels(scaled)
     with torch.autocast(cost.device.type, enabled=False):  # half precision would lose the plan
-        row, column = alternate(costs, source, target, torch.zeros_like(target), iterations)
-        result = plan(costs, source, target, row, column)
+        row, column = alternating_sinkhorn(costs, source, target, torch.zeros_like(target), iterations)
+        result = transport_plan(costs, source, target, row, column)
     if void is not None:
         return result[:, :-1, :-1]
     return torch.where(kept, result, 0.0) if masked else result
+
+
+class DustbinPlan(NamedTuple):
+    """What `dustbin_sinkhorn` returns; with gradients, and 0 in padding."""
+
+    plan: Tensor  # [B, n, m]: what a row lacks to 1 was deleted, what a column lacks was inserted
+    row: Tensor  # [B, n]: the potentials u
+    column: Tensor  # [B, m]: the potentials v
+    value: Tensor  # [B]: the dual value
+
+
+def dustbin_sinkhorn(
+    cost: Tensor,
+    deletion: Tensor,
+    insertion: Tensor,
+    source_mask: Tensor,
+    target_mask: Tensor,
+    *,
+    iterations: int,
+    start: tuple[Tensor, Tensor] | None = None,
+) -> DustbinPlan:
+    """Entropic transport with a free dustbin: every row and column may go to a void that takes any mass.
+
+    The void is one more row and column as in SuperGlue (Sarlin et al., 2020), but its potential is held at 0, so that
+    no mass is asked of it. Costs are in units of the temperature. From v = min(start, insertion), an iteration is
+
+        u_i = -log(sum_j exp(v_j - cost_ij) + exp(-deletion_i))
+        v_j = -log(sum_i exp(u_i - cost_ij) + exp(-insertion_j))
+
+    and makes P_ij = exp(u_i + v_j - cost_ij), D_i = exp(u_i - deletion_i), I_j = exp(v_j - insertion_j). Columns are
+    set last: sum_i P_ij + I_j = 1 exactly, and sum_j P_ij + D_i = 1 in the limit. Then (P, D, I) minimise, under both,
+
+        F = <P, cost> + <D, deletion> + <I, insertion> + sum of x log x - x over all entries x of P, D, I + n + m
+
+    of which `value` = sum u + sum v - sum(P) - sum(D) - sum(I) + n + m is the dual: at any (u, v) a lower bound of F,
+    since x (c + log x - 1) >= x w - exp(w - c) for w = u_i + v_j, u_i or v_j, and their sum over all x under the
+    constraints gives sum u + sum v; and equal to it in the limit. (There sum(P) + sum(D) + sum(I) = n + m - sum(P), so
+    F is also <P, cost + 1> + <D, deletion> + <I, insertion> + sum of x log x.) Gradients are those of this very
+    computation. They reach `start`, too, of which the columns alone are read; by default it is 0.
+
+    Shapes: cost [B, n, m]; deletion [B, n], insertion [B, m]; masks bool, False for padding, where costs may be
+    anything; start [B, n] and [B, m], such as the potentials of a plan before.
+
+    The first iteration is made of log-sum-exps, which no finite cost is too large for. After it the columns are right,
+    and a row sums to something between 1 / (n + 1) and m + 1: the next half step moves no potential further than log(1
+    + max(n, m)), nor does any after it, since a softmin is not expansive in the maximum norm. So the iterations that
+    follow can be products with exp(u + v - cost) in double precision, taken anew before potentials have moved by 300:
+    what is lost below exp(-700) cannot come to matter.
+    """
+    _checked(cost, source_mask, target_mask, iterations, 1.0)
+    _check_void(cost, deletion, insertion)
+    if start is not None and (start[0].shape != deletion.shape or start[1].shape != insertion.shape):
+        raise ValueError(
+            f"start must have the shapes {list(deletion.shape)} and {list(insertion.shape)}, "
+            f"but has {list(start[0].shape)} and {list(start[1].shape)}"
+        )
+    kept = source_mask[:, :, None] & target_mask[:, None, :]
+    parts = ((cost, kept), (deletion, source_mask), (insertion, target_mask))
+    with torch.autocast(cost.device.type, enabled=False):
+        scaled = border(*(torch.where(mask, part.double(), 0.0) for part, mask in parts))
+        if scaled.device.type == "cpu" and not scaled.isfinite().all():
+            raise ValueError(
+                "costs must be finite where masks keep them, but are not: mask such pairs, or use a large finite cost"
+            )
+        there, other = (torch.nn.functional.pad(mask, (0, 1), value=True) for mask in (source_mask, target_mask))
+        source, target, kept = there.double(), other.double(), there[:, :, None] & other[:, None, :]
+        zero = torch.zeros_like(target)
+        begin = zero
+        if start is not None:
+            begin = torch.nn.functional.pad(torch.where(target_mask, start[1].double(), 0.0), (0, 1))
+        begin = torch.where(begin > scaled[:, -1], scaled[:, -1], begin)
+        row, column = alternating_sinkhorn(Costs(scaled, None), source, target, begin, 1, dustbin=True)
+        stride = max(int(300 / log(max(scaled.shape[1:]) + 1)), 1)
+        for done in range(1, iterations, stride):
+            relative = torch.where(kept, scaled - row[:, :, None] - column[:, None, :], 0.0)
+            costs = Costs(relative, relative.detach().neg().exp_())
+            moved = alternating_sinkhorn(costs, source, target, zero, min(stride, iterations - done), dustbin=True)
+            row, column = row + moved[0], column + moved[1]
+        plan = transport_plan(Costs(scaled, None), source, target, row, column, corner=False)
+        row, column = torch.where(there, row, 0.0)[:, :-1], torch.where(other, column, 0.0)[:, :-1]
+        value = row.sum(1) + column.sum(1) - plan.sum((1, 2)) + source_mask.sum(1) + target_mask.sum(1)
+    dtype = torch.promote_types(cost.dtype, torch.float32)
+    return DustbinPlan(plan[:, :-1, :-1].to(dtype), row.to(dtype), column.to(dtype), value.to(dtype))
 
 
 def border(cost: Tensor, deletion: Tensor, insertion: Tensor) -> Tensor:
@@ -112,6 +192,16 @@ def _checked(
             raise ValueError(f"{name} is on {mask.device}, but cost is on {cost.device}: move one of them")
         masks.append(mask)
     return masks[0], masks[1]
+
+
+def _check_void(cost: Tensor, deletion: Tensor, insertion: Tensor) -> None:
+    for name, side, size in (("deletion", deletion, cost.size(1)), ("insertion", insertion, cost.size(2))):
+        if side.shape != (cost.size(0), size):
+            raise ValueError(
+                f"the {name} costs of void must have shape {[cost.size(0), size]}, but have {list(side.shape)}"
+            )
+        if side.device != cost.device:
+            raise ValueError(f"the {name} costs of void are on {side.device}, but cost is on {cost.device}: move one")
 
 
 def check_options(iterations: int, temperature: float) -> None:

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from grapheme_nn.loss.kin import agreement, context, kin_term
 from grapheme_nn.loss.landing import edge_term
 from grapheme_nn.loss.padded import Padded, pad_pair
-from grapheme_nn.loss.potentials import Costs, balance, meet, plan, survey
+from grapheme_nn.loss.potentials import Costs, averaged_sinkhorn, symmetric_sinkhorn, transport_plan, with_kernels
 from grapheme_nn.loss.sinkhorn import check_options, with_void
 
 
@@ -51,11 +51,12 @@ class StructuralLoss(torch.nn.Module):
 
     *The transport is never negative, after any number of iterations.* First f and g are found for x and y against
     themselves, then those of x against y, starting from them. No step and no mean of two lowers the value of a concave
-    maximum (see `meet`, whose two runs share the iterations), and at its start it is t/2 |a e^(f/t) - b e^(g/t)|^2 in
+    maximum (see `averaged_sinkhorn`, whose two runs share the iterations), and at its start it is
+    t/2 |a e^(f/t) - b e^(g/t)|^2 in
     the norm of the kernel exp(-C / t). That is positive definite: what nodes share is a sum of inner products (min(p,
     q) is one, too), the rest concerns one node alone, or is a constant that keeps the void at a distance. *It is 0 for
-    identical graphs*, since of a graph against itself next to no error of f is left (see `balance`), and from there it
-    does not move.
+    identical graphs*, since of a graph against itself next to no error of f is left (see `symmetric_sinkhorn`), and
+    from there it does not move.
 
     **R** makes descent find the right matching. By transport alone, an activation goes to whichever is nearest, though
     it be that of a node of another type in another place; there it stays. R compares the activations of kin, nodes of
@@ -124,7 +125,7 @@ class StructuralLoss(torch.nn.Module):
         same = [agreement(x, x), agreement(y, y), agreement(x, y)]
         x_side, y_side = self._side(x, same[0]), self._side(y, same[1])
         sides = (x_side, x_side), (y_side, y_side), (x_side, y_side)
-        costs = survey(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
+        costs = with_kernels(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
         node, plans = _transport(costs, x.existence, y.existence, self.iterations)
         node = node * self.temperature
         if x.activation is not None and self.activation_weight:
@@ -195,11 +196,11 @@ def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tup
     """The node term in units of the temperature [B], and the plans of x and x, y and y, x and y, with a void each."""
     xx, yy, xy = costs
     x, y = with_void(x, y)
-    alone = ceil(iterations / 2)  # they converge fast, see `balance`
-    own_x, own_y = balance(xx, x, alone), balance(yy, y, alone)
-    row, column = meet(xy, x, y, own_x, own_y, iterations)
+    alone = ceil(iterations / 2)  # they converge fast, see `symmetric_sinkhorn`
+    own_x, own_y = symmetric_sinkhorn(xx, x, alone), symmetric_sinkhorn(yy, y, alone)
+    row, column = averaged_sinkhorn(xy, x, y, own_x, own_y, iterations)
     potentials = (x, x, own_x, own_x), (y, y, own_y, own_y), (x, y, row, column)
-    x_x, y_y, x_y = (plan(cost, *each, corner=False) for cost, each in zip(costs, potentials, strict=True))
+    x_x, y_y, x_y = (transport_plan(cost, *each, corner=False) for cost, each in zip(costs, potentials, strict=True))
     # Differences first, node by node: between graphs that are nearly the same they are small, and keep their digits.
     # What goes from void to void is as much as all nodes together, and takes more digits.
     mass = (x_x.sum(2) - x_y.sum(2)).sum(1) + (y_y.sum(2) - x_y.sum(1)).sum(1)
