@@ -10,6 +10,7 @@ it keeps only the potentials of each half step: O((n + m) iterations) numbers be
 double precision, since the plan is exponential in them.
 """
 
+from collections.abc import Iterable
 from math import ceil, cos, isfinite, pi
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from grapheme_nn.loss.softmin import BOUND, Domain, domain_of
+from grapheme_nn.loss.softmin import BOUND, KernelDomain, LogDomain
 
 LOG_DOMAIN_FROM = 40.0
 """Range of cost / temperature from which exp(-cost / temperature) is not formed: it would lose its small entries."""
@@ -140,7 +141,7 @@ class _Sinkhorn(torch.autograd.Function):
         dustbin: bool,
         *starts: Tensor,
     ) -> tuple[Tensor, ...]:
-        domain = domain_of(scaled, kernel, source, target)
+        domain = LogDomain(scaled, source, target) if kernel is None else KernelDomain(kernel, source, target)
         runs = len(schedule[0][1])
         states = [domain.enter(start[:, None]).expand(-1, runs, -1) for start in starts]
         trace = []
@@ -150,7 +151,9 @@ class _Sinkhorn(torch.autograd.Function):
             if dustbin:
                 best[:, :, -1] = domain.zero
             trace += [other, old, best]
-            states[side] = _relax(domain, old, best, factors)
+            if set(factors) != {1}:
+                best = torch.cat([domain.relax(one, to, factor) for factor, one, to in _runs(factors, old, best)], 1)
+            states[side] = best
         ctx.domain, ctx.schedule, ctx.dustbin = type(domain), schedule, dustbin
         ctx.save_for_backward(domain.matrix, source, target, *trace)
         return tuple(domain.leave(state).mean(1) for state in states)
@@ -159,7 +162,7 @@ class _Sinkhorn(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
         matrix, source, target, *trace = ctx.saved_tensors
-        domain: Domain = ctx.domain(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
+        domain: KernelDomain = ctx.domain(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
         runs = len(ctx.schedule[0][1])
         grads: list[Tensor | None] = [
             (output[:, None].to(matrix.dtype) / runs).expand(-1, runs, -1) for output in outputs
@@ -168,44 +171,27 @@ class _Sinkhorn(torch.autograd.Function):
         for other, old, best, (side, factors) in reversed(list(steps)):
             grad = grads[side]
             assert grad is not None  # a half step before, that went to its best, has the other side's
-            grads[side], by_best = _pull_relax(domain, old, best, grad, factors)
+            grads[side] = None
+            if set(factors) != {1}:
+                by_old = []
+                for factor, one, to, each in _runs(factors, old, best, grad):
+                    part = each * (1 - factor)
+                    by_old.append(torch.where(domain.leapt(one, to, factor), 0.0, part) if factor > 1 else part)
+                grads[side] = torch.cat(by_old, 1)
+                grad = grad - grads[side]
             if ctx.dustbin:
-                by_best = by_best.clone()
-                by_best[:, :, -1] = 0
-            pulled, given = domain.pull(side, other, best, by_best), grads[side - 1]
+                grad = torch.nn.functional.pad(grad[:, :, :-1], (0, 1))
+            pulled, given = domain.pull(side, other, best, grad), grads[side - 1]
             grads[side - 1] = pulled if given is None else given + pulled
         by_starts = [None if grad is None else grad.sum(1) for grad in grads]
         return domain.grad_scaled(), None, domain.grad_weight(ROWS), domain.grad_weight(COLUMNS), None, None, *by_starts
 
 
-def _relax(domain: Domain, old: Tensor, best: Tensor, factors: tuple[float, ...]) -> Tensor:
-    if len(set(factors)) > 1:
-        runs = zip(_runs(old), _runs(best), factors, strict=True)
-        return torch.cat([_relax(domain, one, found, (factor,)) for one, found, factor in runs], 1)
-    factor = factors[0]
-    return best if factor == 1 else old if factor == 0 else domain.relax(old, best, factor)
-
-
-def _pull_relax(
-    domain: Domain, old: Tensor, best: Tensor, grad: Tensor, factors: tuple[float, ...]
-) -> tuple[Tensor | None, Tensor]:
-    """The gradients of old, None where it went to best, and of best."""
-    if set(factors) == {1}:
-        return None, grad
-    by_olds = []
-    for one, found, each, factor in (
-        zip(_runs(old), _runs(best), _runs(grad), factors, strict=True)
-        if len(set(factors)) > 1
-        else [(old, best, grad, factors[0])]
-    ):
-        by_old = each * (1 - factor)
-        by_olds.append(torch.where(domain.leapt(one, found, factor), 0.0, by_old) if factor > 1 else by_old)
-    by_old = torch.cat(by_olds, 1)
-    return by_old, grad - by_old
-
-
-def _runs(state: Tensor) -> tuple[Tensor, ...]:
-    return state.chunk(state.size(1), 1)
+def _runs(factors: tuple[float, ...], *states: Tensor) -> Iterable[tuple[Any, ...]]:
+    """The factor and the states of each run, or of all at once where they have the same factor."""
+    if len(set(factors)) == 1:
+        return [(factors[0], *states)]
+    return zip(factors, *(state.chunk(len(factors), 1) for state in states), strict=True)
 
 
 class _Plan(torch.autograd.Function):

@@ -4,9 +4,13 @@
 
 A half step never divides by a weight: a node that is not there (padding) simply weighs 0, but some node of each side
 must weigh more. Side 0 are the rows, with potentials u and weights a; side 1 the columns, with v and b.
+
+Both domains take r runs at once. A state, [B, r, n] of rows or [B, r, m] of columns, is the potential or what stands
+for it. The gradients that `pull` takes and returns are those of the potentials; what reaches the costs and the weights
+is collected inside. Potentials that go in or out are in double precision: they are few, and the plan is exponential in
+them.
 """
 
-from abc import ABC, abstractmethod
 from math import exp
 
 import torch
@@ -21,65 +25,21 @@ LEAP = 1.5
 _ABSENT = -1e30  # log of the weight 0: finite, so that no difference of two of them is NaN
 
 
-class Domain(ABC):
-    """How half steps are computed, for r runs at once.
-
-    A state, [B, r, n] of rows or [B, r, m] of columns, is the potential or what stands for it. Potentials that go in or
-    out are in double precision: they are few, and the plan is exponential in them. The gradients that `pull` takes and
-    returns are those of the potentials; what reaches the costs and the weights is collected inside.
-    """
-
-    zero: float
-    """The state of the potential 0."""
-
-    def __init__(self, matrix: Tensor, source: Tensor, target: Tensor, *, weighed: bool = False) -> None:
-        self.matrix = matrix  # [B, n, m]: stands for the costs
-        self.weight = source[:, None], target[:, None]  # [B, 1, n], [B, 1, m]
-        self.weighed = weighed  # whether gradients of the weights are asked for
-        self.by_weight: tuple[list[Tensor], list[Tensor]] = [], []
-
-    def grad_weight(self, side: int) -> Tensor | None:
-        return torch.cat(self.by_weight[side], 1).sum(1) if self.by_weight[side] else None
-
-    @abstractmethod
-    def enter(self, potential: Tensor) -> Tensor: ...
-
-    @abstractmethod
-    def leave(self, state: Tensor) -> Tensor: ...
-
-    @abstractmethod
-    def relax(self, old: Tensor, best: Tensor, factor: float) -> Tensor:
-        """old + factor (best - old), as potentials; by over-relaxation (factor > 1) at most `LEAP` above best."""
-
-    @abstractmethod
-    def leapt(self, old: Tensor, best: Tensor, factor: float) -> Tensor:
-        """Where over-relaxation came to its limit, bool."""
-
-    @abstractmethod
-    def softmin(self, side: int, other: Tensor) -> Tensor:
-        """The half step: the best state of a side for the given state of the other one."""
-
-    @abstractmethod
-    def pull(self, side: int, other: Tensor, best: Tensor, grad: Tensor) -> Tensor:
-        """The adjoint of `best = softmin(side, other)`: from the gradient of best to that of other."""
-
-    @abstractmethod
-    def grad_scaled(self) -> Tensor: ...
-
-
-class KernelDomain(Domain):
+class KernelDomain:
     """The state is exp(-potential), the matrix exp(-M), and a half step a product with it, of weights per state.
 
     The gradient of the matrix is a sum of outer products, one for each half step: they are kept as vectors and
     multiplied once. A row times a matrix is on a CPU some ten times faster than the matrix times a column.
     """
 
-    zero = 1.0
+    zero = 1.0  # the state of the potential 0
 
-    def __init__(self, matrix: Tensor, source: Tensor, target: Tensor, *, weighed: bool = False) -> None:
-        super().__init__(matrix, source, target, weighed=weighed)
-        self.toward = matrix.mT, matrix
+    def __init__(self, kernel: Tensor, source: Tensor, target: Tensor, *, weighed: bool = False) -> None:
+        self.matrix, self.toward = kernel, (kernel.mT, kernel)  # [B, n, m]
+        self.weight = source[:, None], target[:, None]  # [B, 1, n], [B, 1, m]
+        self.weighed = weighed  # whether gradients of the weights are asked for
         self.outer: tuple[list[Tensor], list[Tensor]] = [], []  # each [B, r, n], and each [B, r, m]
+        self.by_weight: tuple[list[Tensor], list[Tensor]] = [], []
 
     def enter(self, potential: Tensor) -> Tensor:
         return potential.neg().exp_().to(self.matrix.dtype)
@@ -88,18 +48,22 @@ class KernelDomain(Domain):
         return state.double().log().neg_()
 
     def relax(self, old: Tensor, best: Tensor, factor: float) -> Tensor:
+        """old + factor (best - old), as potentials; by over-relaxation (factor > 1) at most `LEAP` above best."""
         ratio = (best / old).pow_(factor - 1)
         if factor > 1:
             ratio.clamp_(min=exp(-LEAP))
         return ratio.mul_(best)
 
     def leapt(self, old: Tensor, best: Tensor, factor: float) -> Tensor:
+        """Where over-relaxation came to its limit, bool."""
         return best < old * exp(-LEAP / (factor - 1))
 
     def softmin(self, side: int, other: Tensor) -> Tensor:
+        """The half step: the best state of a side for the given state of the other one."""
         return torch.bmm(self.weight[1 - side] / other, self.toward[side])
 
     def pull(self, side: int, other: Tensor, best: Tensor, grad: Tensor) -> Tensor:
+        """The adjoint of `best = softmin(side, other)`: from the gradient of best to that of other."""
         back, push = grad / best, self.weight[1 - side] / other
         pulled = torch.bmm(back, self.toward[1 - side]).neg_()
         self.outer[side].append(back)
@@ -112,8 +76,11 @@ class KernelDomain(Domain):
         left, right = (torch.cat(part, 1) for part in self.outer)
         return torch.bmm(left.mT, right).mul_(self.matrix)
 
+    def grad_weight(self, side: int) -> Tensor | None:
+        return torch.cat(self.by_weight[side], 1).sum(1) if self.by_weight[side] else None
 
-class LogDomain(Domain):
+
+class LogDomain(KernelDomain):
     """The state is the potential, the matrix M, a half step a log-sum-exp: for any range of costs.
 
     The adjoint forms the plan of each half step once more.
@@ -121,11 +88,10 @@ class LogDomain(Domain):
 
     zero = 0.0
 
-    def __init__(self, matrix: Tensor, source: Tensor, target: Tensor, *, weighed: bool = False) -> None:
-        super().__init__(matrix, source, target, weighed=weighed)
+    def __init__(self, scaled: Tensor, source: Tensor, target: Tensor, *, weighed: bool = False) -> None:
+        super().__init__(scaled, source, target, weighed=weighed)
         self.log_weight = [torch.where(part > 0, part.clamp(min=1e-38).log(), _ABSENT) for part in self.weight]
-        self.grad = torch.zeros_like(matrix)
-        self.facing = matrix, matrix.mT  # [.., its nodes, nodes of the other side]
+        self.grad = torch.zeros_like(scaled)
 
     def enter(self, potential: Tensor) -> Tensor:
         return potential.to(self.matrix.dtype)
@@ -144,10 +110,10 @@ class LogDomain(Domain):
 
     def softmin(self, side: int, other: Tensor) -> Tensor:
         exponent = self.log_weight[1 - side] + other
-        return -torch.logsumexp(exponent[:, :, None, :] - self.facing[side][:, None], 3)
+        return -torch.logsumexp(exponent[:, :, None, :] - self.toward[1 - side][:, None], 3)
 
     def pull(self, side: int, other: Tensor, best: Tensor, grad: Tensor) -> Tensor:
-        exponent = best[:, :, :, None] + other[:, :, None, :] - self.facing[side][:, None]
+        exponent = best[:, :, :, None] + other[:, :, None, :] - self.toward[1 - side][:, None]
         # Above 0 is only what faces a potential that is held, whose gradient is 0.
         share = (exponent + self.log_weight[1 - side][:, :, None, :]).clamp_(max=0).exp_().mul_(grad[:, :, :, None])
         (self.grad, self.grad.mT)[side].add_(share.sum(1))
@@ -159,8 +125,3 @@ class LogDomain(Domain):
 
     def grad_scaled(self) -> Tensor:
         return self.grad
-
-
-def domain_of(scaled: Tensor, kernel: Tensor | None, source: Tensor, target: Tensor) -> Domain:
-    """The kernel domain where there is a kernel, else the log domain."""
-    return LogDomain(scaled, source, target) if kernel is None else KernelDomain(kernel, source, target)
