@@ -10,7 +10,7 @@ it keeps only the potentials of each half step: O((n + m) iterations) numbers be
 double precision, since the plan is exponential in them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from math import ceil, cos, isfinite, pi
 from typing import Any, NamedTuple
 
@@ -24,8 +24,7 @@ LOG_DOMAIN_FROM = 40.0
 """Range of cost / temperature from which exp(-cost / temperature) is not formed: it would lose its small entries."""
 
 ROWS, COLUMNS = 0, 1
-OVER = 1.5
-"""The factor of over-relaxation."""
+PLAIN, OVER = (1.0,), 1.5  # a single run that goes to what each half step finds, and the factor of over-relaxation
 
 Schedule = list[tuple[int, tuple[float, ...]]]
 """Of each half step the side, and the relaxation factor of each run: 0 rests, 1 goes to what is found, 1.5 beyond."""
@@ -68,7 +67,7 @@ def alternating_sinkhorn(
     `dustbin`, the potentials of the last row and of the last column are held at 0.
     Shapes: costs [B, n, m], source [B, n], target and start [B, m]; returns [B, n], [B, m].
     """
-    schedule: Schedule = [(ROWS, (1.0,)), (COLUMNS, (1.0,))] * iterations
+    schedule: Schedule = [(ROWS, PLAIN), (COLUMNS, PLAIN)] * iterations
     potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(  # type: ignore[no-untyped-call]
         *costs, source, target, schedule, dustbin, torch.zeros_like(source), start
     )
@@ -144,54 +143,52 @@ class _Sinkhorn(torch.autograd.Function):
         domain = LogDomain(scaled, source, target) if kernel is None else KernelDomain(kernel, source, target)
         runs = len(schedule[0][1])
         states = [domain.enter(start[:, None]).expand(-1, runs, -1) for start in starts]
-        trace = []
+        now = list(range(len(starts)))  # where the last state of each side is among all states
+        ctx.places = []
         for side, factors in schedule:
-            other, old = states[side - 1], states[side]  # of a single state, both are it
-            best = domain.softmin(side, other)
+            other, old = now[side - 1], now[side]  # of a single start, both are it
+            best = domain.softmin(side, states[other])
             if dustbin:
                 best[:, :, -1] = domain.zero
-            trace += [other, old, best]
-            if set(factors) != {1}:
-                best = torch.cat([domain.relax(one, to, factor) for factor, one, to in _runs(factors, old, best)], 1)
-            states[side] = best
+            ctx.places.append((other, old, len(states)))
+            states.append(best)
+            if factors != PLAIN:
+                states.append(_each_run(domain.relax, factors, states[old], best))
+            now[side] = len(states) - 1
         ctx.domain, ctx.schedule, ctx.dustbin = type(domain), schedule, dustbin
-        ctx.save_for_backward(domain.matrix, source, target, *trace)
-        return tuple(domain.leave(state).mean(1) for state in states)
+        ctx.save_for_backward(domain.matrix, source, target, *states)
+        ends = [domain.leave(states[last]) for last in now]
+        return tuple(end[:, 0] if runs == 1 else end.mean(1) for end in ends)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, source, target, *trace = ctx.saved_tensors
+        matrix, source, target, *states = ctx.saved_tensors
         domain: KernelDomain = ctx.domain(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
         runs = len(ctx.schedule[0][1])
         grads: list[Tensor | None] = [
             (output[:, None].to(matrix.dtype) / runs).expand(-1, runs, -1) for output in outputs
         ]
-        steps = zip(trace[0::3], trace[1::3], trace[2::3], ctx.schedule, strict=True)
-        for other, old, best, (side, factors) in reversed(list(steps)):
-            grad = grads[side]
-            assert grad is not None  # a half step before, that went to its best, has the other side's
-            grads[side] = None
-            if set(factors) != {1}:
-                by_old = []
-                for factor, one, to, each in _runs(factors, old, best, grad):
-                    part = each * (1 - factor)
-                    by_old.append(torch.where(domain.leapt(one, to, factor), 0.0, part) if factor > 1 else part)
-                grads[side] = torch.cat(by_old, 1)
-                grad = grad - grads[side]
+        for (side, factors), (other, old, best) in zip(ctx.schedule[::-1], ctx.places[::-1], strict=True):
+            grad, grads[side] = grads[side], None
+            assert grad is not None  # a side that was set before has its gradient from the other one since
+            if factors != PLAIN:
+                grads[side] = by_old = _each_run(domain.pull_relax, factors, states[old], states[best], grad)
+                grad = grad - by_old
             if ctx.dustbin:
                 grad = torch.nn.functional.pad(grad[:, :, :-1], (0, 1))
-            pulled, given = domain.pull(side, other, best, grad), grads[side - 1]
+            pulled, given = domain.pull(side, states[other], states[best], grad), grads[side - 1]
             grads[side - 1] = pulled if given is None else given + pulled
         by_starts = [None if grad is None else grad.sum(1) for grad in grads]
         return domain.grad_scaled(), None, domain.grad_weight(ROWS), domain.grad_weight(COLUMNS), None, None, *by_starts
 
 
-def _runs(factors: tuple[float, ...], *states: Tensor) -> Iterable[tuple[Any, ...]]:
-    """The factor and the states of each run, or of all at once where they have the same factor."""
+def _each_run(apply: Callable[..., Tensor], factors: tuple[float, ...], *states: Tensor) -> Tensor:
+    """What `apply` makes of a factor and states, run by run; of all runs at once where they have the same factor."""
     if len(set(factors)) == 1:
-        return [(factors[0], *states)]
-    return zip(factors, *(state.chunk(len(factors), 1) for state in states), strict=True)
+        return apply(factors[0], *states)
+    runs = zip(factors, *(state.chunk(len(factors), 1) for state in states), strict=True)
+    return torch.cat([apply(*run) for run in runs], 1)
 
 
 class _Plan(torch.autograd.Function):

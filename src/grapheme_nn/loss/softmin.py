@@ -47,14 +47,19 @@ class KernelDomain:
     def leave(self, state: Tensor) -> Tensor:
         return state.double().log().neg_()
 
-    def relax(self, old: Tensor, best: Tensor, factor: float) -> Tensor:
+    def relax(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
         """old + factor (best - old), as potentials; by over-relaxation (factor > 1) at most `LEAP` above best."""
         ratio = (best / old).pow_(factor - 1)
         if factor > 1:
             ratio.clamp_(min=exp(-LEAP))
         return ratio.mul_(best)
 
-    def leapt(self, old: Tensor, best: Tensor, factor: float) -> Tensor:
+    def pull_relax(self, factor: float, old: Tensor, best: Tensor, grad: Tensor) -> Tensor:
+        """The adjoint of `relax`: the gradient of old. What is left of grad is the gradient of best."""
+        by_old = grad * (1 - factor)
+        return torch.where(self.leapt(factor, old, best), 0.0, by_old) if factor > 1 else by_old
+
+    def leapt(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
         """Where over-relaxation came to its limit, bool."""
         return best < old * exp(-LEAP / (factor - 1))
 
@@ -97,15 +102,15 @@ class LogDomain(KernelDomain):
         return potential.to(self.matrix.dtype)
 
     def leave(self, state: Tensor) -> Tensor:
-        return state.double()
+        return state.to(torch.float64, copy=True)  # an output must not be a tensor that is saved
 
-    def relax(self, old: Tensor, best: Tensor, factor: float) -> Tensor:
+    def relax(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
         further = (best - old).mul_(factor - 1)
         if factor > 1:
             further.clamp_(max=LEAP)
         return further.add_(best)
 
-    def leapt(self, old: Tensor, best: Tensor, factor: float) -> Tensor:
+    def leapt(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
         return best > old + LEAP / (factor - 1)
 
     def softmin(self, side: int, other: Tensor) -> Tensor:
