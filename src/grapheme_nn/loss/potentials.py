@@ -204,7 +204,8 @@ class _Plan(torch.autograd.Function):
         corner: bool,
     ) -> Tensor:
         if kernel is None:
-            result = (_ratio(scaled, kernel, row, column) * source[:, :, None] * target[:, None, :]).to(source.dtype)
+            ratio = _ratio(scaled, kernel, row, column)
+            result = ratio.mul_(source[:, :, None]).mul_(target[:, None, :]).to(source.dtype)
         else:
             result = _scaled(kernel, source * row.exp(), target * column.exp())
         if not corner:
@@ -234,7 +235,7 @@ def _ratio(scaled: Tensor, kernel: Tensor | None, row: Tensor, column: Tensor) -
     """The plan per unit of both weights."""
     if kernel is not None:
         return _scaled(kernel, row.exp(), column.exp())
-    return (row[:, :, None] + column[:, None, :] - scaled).clamp_(max=BOUND).exp_()
+    return (row[:, :, None] + column[:, None, :]).sub_(scaled).clamp_(max=BOUND).exp_()
 
 
 def _scaled(matrix: Tensor, row: Tensor, column: Tensor) -> Tensor:

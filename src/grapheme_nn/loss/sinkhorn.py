@@ -132,7 +132,7 @@ def dustbin_sinkhorn(
                 "costs must be finite where masks keep them, but are not: mask such pairs, or use a large finite cost"
             )
         there, other = (torch.nn.functional.pad(mask, (0, 1), value=True) for mask in (source_mask, target_mask))
-        source, target, kept = there.double(), other.double(), there[:, :, None] & other[:, None, :]
+        source, target, padding = there.double(), other.double(), ~(there[:, :, None] & other[:, None, :])
         zero = torch.zeros_like(target)
         begin = zero
         if start is not None:
@@ -141,8 +141,8 @@ def dustbin_sinkhorn(
         row, column = alternating_sinkhorn(Costs(scaled, None), source, target, begin, 1, dustbin=True)
         stride = max(int(300 / log(max(scaled.shape[1:]) + 1)), 1)
         for done in range(1, iterations, stride):
-            relative = torch.where(kept, scaled - row[:, :, None] - column[:, None, :], 0.0)
-            costs = Costs(relative, relative.detach().neg().exp_())
+            relative = (scaled - row[:, :, None]).sub_(column[:, None, :]).masked_fill_(padding, 0.0)
+            costs = Costs(relative, relative.detach().neg_().exp_())
             moved = alternating_sinkhorn(costs, source, target, zero, min(stride, iterations - done), dustbin=True)
             row, column = row + moved[0], column + moved[1]
         plan = transport_plan(Costs(scaled, None), source, target, row, column, corner=False)

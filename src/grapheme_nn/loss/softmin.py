@@ -88,7 +88,7 @@ class KernelDomain:
 class LogDomain(KernelDomain):
     """The state is the potential, the matrix M, a half step a log-sum-exp: for any range of costs.
 
-    The adjoint forms the plan of each half step once more.
+    The adjoint forms the plan of each half step once more. In place, since new memory costs more than the arithmetic.
     """
 
     zero = 0.0
@@ -96,7 +96,7 @@ class LogDomain(KernelDomain):
     def __init__(self, scaled: Tensor, source: Tensor, target: Tensor, *, weighed: bool = False) -> None:
         super().__init__(scaled, source, target, weighed=weighed)
         self.log_weight = [torch.where(part > 0, part.clamp(min=1e-38).log(), _ABSENT) for part in self.weight]
-        self.grad = torch.zeros_like(scaled)
+        self.grad: Tensor | None = None
 
     def enter(self, potential: Tensor) -> Tensor:
         return potential.to(self.matrix.dtype)
@@ -114,19 +114,23 @@ class LogDomain(KernelDomain):
         return best > old + LEAP / (factor - 1)
 
     def softmin(self, side: int, other: Tensor) -> Tensor:
-        exponent = self.log_weight[1 - side] + other
-        return -torch.logsumexp(exponent[:, :, None, :] - self.toward[1 - side][:, None], 3)
+        exponent = (self.log_weight[1 - side] + other)[:, :, None, :] - self.toward[1 - side][:, None]
+        most = exponent.amax(3, keepdim=True)
+        return exponent.sub_(most).exp_().sum(3).log_().add_(most[:, :, :, 0]).neg_()
 
     def pull(self, side: int, other: Tensor, best: Tensor, grad: Tensor) -> Tensor:
-        exponent = best[:, :, :, None] + other[:, :, None, :] - self.toward[1 - side][:, None]
-        # Above 0 is only what faces a potential that is held, whose gradient is 0.
-        share = (exponent + self.log_weight[1 - side][:, :, None, :]).clamp_(max=0).exp_().mul_(grad[:, :, :, None])
-        (self.grad, self.grad.mT)[side].add_(share.sum(1))
+        share = (best[:, :, :, None] + other[:, :, None, :]).sub_(self.toward[1 - side][:, None])
         if self.weighed:
             # Per unit of weight, so that a node that weighs 0 has a gradient too.
-            by_unit = exponent.clamp_(max=BOUND).exp_().mul_(grad[:, :, :, None])
+            by_unit = share.clamp(max=BOUND).exp_().mul_(grad[:, :, :, None])
             self.by_weight[1 - side].append(by_unit.sum(2).neg_())
-        return share.sum(2).neg_()
+        # Above 0 is only what faces a potential that is held, whose gradient is 0.
+        share.add_(self.log_weight[1 - side][:, :, None, :]).clamp_(max=0).exp_().mul_(grad[:, :, :, None])
+        pulled, share = share.sum(2).neg_(), share.sum(1) if share.size(1) > 1 else share[:, 0]
+        share = share.mT if side else share
+        self.grad = share if self.grad is None else self.grad.add_(share)
+        return pulled
 
     def grad_scaled(self) -> Tensor:
+        assert self.grad is not None  # every schedule has a step
         return self.grad
