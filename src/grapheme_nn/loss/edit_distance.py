@@ -44,7 +44,7 @@ def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, second
     found = nx.graph_edit_distance(
         _networkx(x, x_edges),
         _networkx(y, y_edges),
-        node_match=_same_type,
+        node_match=lambda one, other: one["x"] == other["x"],
         upper_bound=upper,
         timeout=None if small else seconds,
     )
@@ -65,10 +65,6 @@ def _networkx(types: list[int], edges: set[tuple[int, int]]) -> nx.DiGraph:
     graph.add_nodes_from((node, {"x": type_}) for node, type_ in enumerate(types))
     graph.add_edges_from(sorted(edges))
     return graph
-
-
-def _same_type(one: dict[str, int], other: dict[str, int]) -> bool:
-    return one["x"] == other["x"]
 
 
 def _types(side: str, graph: Data) -> list[int]:

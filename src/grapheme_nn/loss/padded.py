@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -97,9 +98,6 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
             f"labels of the target range from {least} to {most}, but label_log_prob has "
             f"{predicted.label_log_prob.size(1)} columns"
         )
-    if predicted.edge_index.device.type == "cpu":  # elsewhere it would cost a wait for the device
-        _check_values("predicted", predicted)
-        _check_values("target", target)
     return (
         _pad(predicted, "predicted", pointers[0], table[0:4], dtype, None if soft else known[0]),
         _pad(target, "target", pointers[1], table[4:8], dtype, known[-1]),
@@ -134,6 +132,8 @@ def _pad(
     if graph.edge_index.numel() and not 0 <= least <= most < count:
         wrong = least if least < 0 else most
         raise ValueError(f"edge_index of the {side} graph refers to node {wrong}, but it has {count} nodes")
+    if pointer.device.type == "cpu":  # elsewhere it would cost a wait for the device
+        _check_values(side, graph)
     graphs = pointer.size(0) - 1
     index, dense = _padding(pointer, nodes, count)
     source, target = graph.edge_index.long() if index is None else index[graph.edge_index.long()]
@@ -168,10 +168,10 @@ def _padding(pointer: Tensor, nodes: int, count: int) -> tuple[Tensor | None, Ca
 
 
 def _facts(graph: Data, pointer: Tensor) -> list[Tensor]:
-    edges = graph.edge_index
+    edges = graph.edge_index.long()
     most_nodes = pointer.diff().max() if pointer.size(0) > 1 else pointer.new_zeros(())
     is_chain = (edges[1] == edges[0] + 1).all().long()
-    return [most_nodes, is_chain, *_ends(edges.long())]
+    return [most_nodes, is_chain, *_ends(edges)]
 
 
 def _ends(integers: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,12 +194,9 @@ def _pointer(graph: Data, count: int) -> Tensor:
 
 def _dtype(predicted: Data, target: Data) -> torch.dtype:
     """The widest of the floats given, at least single precision: a plan is no place for less."""
-    dtype = torch.float32
-    for graph in (predicted, target):
-        for field in ("edge_weight", "activation", "label_log_prob", "existence"):
-            if field in graph:
-                dtype = torch.promote_types(dtype, graph[field].dtype)
-    return dtype
+    fields = ("edge_weight", "activation", "label_log_prob", "existence")
+    given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
+    return reduce(torch.promote_types, given, torch.float32)
 
 
 def _check_fields(side: str, graph: Any, needed: str) -> None:
@@ -211,9 +208,8 @@ def _check_fields(side: str, graph: Any, needed: str) -> None:
     if needed != "label_log_prob" and graph[needed].is_floating_point():
         raise ValueError(f"{needed} of the {side} graph must be integers, but is {graph[needed].dtype}")
     n, e = (graph[needed].size(0) if graph[needed].dim() else 0), graph.edge_index.size(1)
-    shapes = {"existence": [n], "edge_weight": [e], "activation": [n, "_"], needed: [n]}
-    if needed == "label_log_prob":
-        shapes[needed] = [n, "_"]
+    shapes = {"existence": [n], "edge_weight": [e], "activation": [n, "_"]}
+    shapes[needed] = [n, "_"] if needed == "label_log_prob" else [n]
     for field, shape in shapes.items():
         if field not in graph:
             continue

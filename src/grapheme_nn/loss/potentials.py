@@ -43,11 +43,8 @@ def with_kernels(*scaled: Tensor) -> list[Costs]:
     Kernels take the place of the costs in memory: they must be the caller's own. Reads two numbers back from the
     device, at once, and refuses costs that are not finite.
     """
-    ends = [torch.stack(part.detach().aminmax()) for part in scaled if part.numel()]
-    least, most = 0.0, 0.0
-    if ends:
-        table = torch.stack(ends)
-        least, most = torch.stack([table[:, 0].amin(), table[:, 1].amax()]).tolist()
+    table = torch.stack([torch.stack(part.detach().aminmax()) for part in scaled if part.numel()] or [torch.zeros(2)])
+    least, most = torch.stack([table[:, 0].amin(), table[:, 1].amax()]).tolist()
     if not isfinite(most - least):
         raise ValueError(
             f"costs must be finite where masks keep them, but range from {least} to {most} temperatures: "

@@ -109,6 +109,7 @@ class StructuralLoss(torch.nn.Module):
         check_options(iterations, temperature)
         terms = {"node": node, "edge": edge, "clique": clique, "embedding": embedding}
         costs = {"type": type, "activation": activation, "degree": degree, "context": context}
+        self.options = terms | costs | {"void": void, "iterations": iterations, "temperature": temperature}
         for name, weight in (terms | costs).items():
             if not 0 <= weight < float("inf"):
                 raise ValueError(f"the weight {name} must be finite and not negative, but is {weight}")
@@ -149,12 +150,7 @@ class StructuralLoss(torch.nn.Module):
         return StructuralDistance(total, mean, node, edge, clique, embedding, plans[2][:, :-1, :-1])
 
     def extra_repr(self) -> str:
-        return (
-            f"node={self.node}, edge={self.edge}, clique={self.clique}, embedding={self.embedding}, "
-            f"iterations={self.iterations}, temperature={self.temperature}, type={self.type_weight}, "
-            f"activation={self.activation_weight}, degree={self.degree_weight}, context={self.context_weight}, "
-            f"void={self.void}"
-        )
+        return ", ".join(f"{name}={value}" for name, value in self.options.items())
 
     def _side(self, graph: Padded, same: Tensor) -> "_Side":
         there = graph.existence[:, :, None]
