@@ -19,7 +19,7 @@ class EditDistance(NamedTuple):
 
 
 def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, seconds: float = 1.0) -> EditDistance:
-    """The graph edit distance: the least number of insertions, deletions and changes of nodes and edges.
+    """The graph edit distance (Sanfeliu and Fu, 1983): the fewest insertions, deletions and changes of nodes and edges.
 
         d(x, y) = min over partial matchings of nodes: relabelled + deleted + inserted nodes + deleted + inserted edges
 

@@ -78,10 +78,10 @@ def averaged_sinkhorn(
     with the columns, of half the iterations each: the same for (x, y) and, transposed, for (y, x).
 
     A half step maximises over its side, for every node of weight a by itself, a (u - exp(u - best)). Half as far again,
-    but upwards at most `LEAP` = 3/2 beyond, this is not lower than at the old u: exp(min(x / 2, 3/2)) - min(x / 2, 3/2)
-    <= exp(-x) + x where old is x below best, and exp(-x / 2) + x / 2 <= exp(x) - x where it is x above. So the dual
-    value never falls; it is concave, so that of the mean is not below the mean of both. The last half step of a run
-    goes no further than best: ten iterations come as near to the solution as twenty of `alternating_sinkhorn`.
+    but upwards at most `OVERSHOOT` = 3/2 beyond, this is not lower than at the old u: exp(min(x / 2, 3/2)) - min(x / 2,
+    3/2) <= exp(-x) + x where old is x below best, and exp(-x / 2) + x / 2 <= exp(x) - x where it is x above. So the
+    dual value never falls; it is concave, so that of the mean is not below the mean of both. The last half step of a
+    run goes no further than best: ten iterations come as near to the solution as twenty of `alternating_sinkhorn`.
     Shapes: as there, and start_row [B, n].
     """
     schedule: Schedule = [(COLUMNS, (0, OVER))]  # the runs go side by side, half a step apart
@@ -139,7 +139,7 @@ class _Sinkhorn(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         domain = LogDomain(scaled, source, target) if kernel is None else KernelDomain(kernel, source, target)
         runs = len(schedule[0][1])
-        states = [domain.enter(start[:, None]).expand(-1, runs, -1) for start in starts]
+        states = [domain.from_potential(start[:, None]).expand(-1, runs, -1) for start in starts]
         now = list(range(len(starts)))  # where the last state of each side is among all states
         ctx.places = []
         for side, factors in schedule:
@@ -154,8 +154,7 @@ class _Sinkhorn(torch.autograd.Function):
             now[side] = len(states) - 1
         ctx.domain, ctx.schedule, ctx.dustbin = type(domain), schedule, dustbin
         ctx.save_for_backward(domain.matrix, source, target, *states)
-        ends = [domain.leave(states[last]) for last in now]
-        return tuple(end[:, 0] if runs == 1 else end.mean(1) for end in ends)
+        return tuple(domain.to_potential(states[last]).mean(1) for last in now)
 
     @staticmethod
     @once_differentiable
@@ -163,18 +162,16 @@ class _Sinkhorn(torch.autograd.Function):
         matrix, source, target, *states = ctx.saved_tensors
         domain: KernelDomain = ctx.domain(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
         runs = len(ctx.schedule[0][1])
-        grads: list[Tensor | None] = [
-            (output[:, None].to(matrix.dtype) / runs).expand(-1, runs, -1) for output in outputs
-        ]
+        grads: list[Tensor | None] = [(each[:, None].to(matrix.dtype) / runs).expand(-1, runs, -1) for each in outputs]
         for (side, factors), (other, old, best) in zip(ctx.schedule[::-1], ctx.places[::-1], strict=True):
             grad, grads[side] = grads[side], None
             assert grad is not None  # a side that was set before has its gradient from the other one since
             if factors != PLAIN:
-                grads[side] = by_old = _each_run(domain.pull_relax, factors, states[old], states[best], grad)
+                grads[side] = by_old = _each_run(domain.relax_vjp, factors, states[old], states[best], grad)
                 grad = grad - by_old
             if ctx.dustbin:
                 grad = torch.nn.functional.pad(grad[:, :, :-1], (0, 1))
-            pulled, given = domain.pull(side, states[other], states[best], grad), grads[side - 1]
+            pulled, given = domain.softmin_vjp(side, states[other], states[best], grad), grads[side - 1]
             grads[side - 1] = pulled if given is None else given + pulled
         by_starts = [None if grad is None else grad.sum(1) for grad in grads]
         return domain.grad_scaled(), None, domain.grad_weight(ROWS), domain.grad_weight(COLUMNS), None, None, *by_starts

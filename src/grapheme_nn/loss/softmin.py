@@ -6,9 +6,9 @@ A half step never divides by a weight: a node that is not there (padding) simply
 must weigh more. Side 0 are the rows, with potentials u and weights a; side 1 the columns, with v and b.
 
 Both domains take r runs at once. A state, [B, r, n] of rows or [B, r, m] of columns, is the potential or what stands
-for it. The gradients that `pull` takes and returns are those of the potentials; what reaches the costs and the weights
-is collected inside. Potentials that go in or out are in double precision: they are few, and the plan is exponential in
-them.
+for it. The gradients that the adjoints (`_vjp`) take and return are those of the potentials; what reaches the costs and
+the weights is collected inside. Potentials that go in or out are in double precision: they are few, and the plan is
+exponential in them.
 """
 
 from math import exp
@@ -19,7 +19,7 @@ from torch import Tensor
 BOUND = 80.0
 """Of exponents: exceeded only between nodes that weigh 0, and keeps 0 from meeting infinity."""
 
-LEAP = 1.5
+OVERSHOOT = 1.5
 """How far over-relaxation may raise a potential above what the half step found."""
 
 _ABSENT = -1e30  # log of the weight 0: finite, so that no difference of two of them is NaN
@@ -41,33 +41,33 @@ class KernelDomain:
         self.outer: tuple[list[Tensor], list[Tensor]] = [], []  # each [B, r, n], and each [B, r, m]
         self.by_weight: tuple[list[Tensor], list[Tensor]] = [], []
 
-    def enter(self, potential: Tensor) -> Tensor:
+    def from_potential(self, potential: Tensor) -> Tensor:
         return potential.neg().exp_().to(self.matrix.dtype)
 
-    def leave(self, state: Tensor) -> Tensor:
+    def to_potential(self, state: Tensor) -> Tensor:
         return state.double().log().neg_()
 
     def relax(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
-        """old + factor (best - old), as potentials; by over-relaxation (factor > 1) at most `LEAP` above best."""
+        """old + factor (best - old), as potentials; by over-relaxation (factor > 1) at most `OVERSHOOT` above best."""
         ratio = (best / old).pow_(factor - 1)
         if factor > 1:
-            ratio.clamp_(min=exp(-LEAP))
+            ratio.clamp_(min=exp(-OVERSHOOT))
         return ratio.mul_(best)
 
-    def pull_relax(self, factor: float, old: Tensor, best: Tensor, grad: Tensor) -> Tensor:
+    def relax_vjp(self, factor: float, old: Tensor, best: Tensor, grad: Tensor) -> Tensor:
         """The adjoint of `relax`: the gradient of old. What is left of grad is the gradient of best."""
         by_old = grad * (1 - factor)
-        return torch.where(self.leapt(factor, old, best), 0.0, by_old) if factor > 1 else by_old
+        return torch.where(self.overshot(factor, old, best), 0.0, by_old) if factor > 1 else by_old
 
-    def leapt(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
+    def overshot(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
         """Where over-relaxation came to its limit, bool."""
-        return best < old * exp(-LEAP / (factor - 1))
+        return best < old * exp(-OVERSHOOT / (factor - 1))
 
     def softmin(self, side: int, other: Tensor) -> Tensor:
         """The half step: the best state of a side for the given state of the other one."""
         return torch.bmm(self.weight[1 - side] / other, self.toward[side])
 
-    def pull(self, side: int, other: Tensor, best: Tensor, grad: Tensor) -> Tensor:
+    def softmin_vjp(self, side: int, other: Tensor, best: Tensor, grad: Tensor) -> Tensor:
         """The adjoint of `best = softmin(side, other)`: from the gradient of best to that of other."""
         back, push = grad / best, self.weight[1 - side] / other
         pulled = torch.bmm(back, self.toward[1 - side]).neg_()
@@ -98,27 +98,27 @@ class LogDomain(KernelDomain):
         self.log_weight = [torch.where(part > 0, part.clamp(min=1e-38).log(), _ABSENT) for part in self.weight]
         self.grad: Tensor | None = None
 
-    def enter(self, potential: Tensor) -> Tensor:
+    def from_potential(self, potential: Tensor) -> Tensor:
         return potential.to(self.matrix.dtype)
 
-    def leave(self, state: Tensor) -> Tensor:
-        return state.to(torch.float64, copy=True)  # an output must not be a tensor that is saved
+    def to_potential(self, state: Tensor) -> Tensor:
+        return state.double()
 
     def relax(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
         further = (best - old).mul_(factor - 1)
         if factor > 1:
-            further.clamp_(max=LEAP)
+            further.clamp_(max=OVERSHOOT)
         return further.add_(best)
 
-    def leapt(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
-        return best > old + LEAP / (factor - 1)
+    def overshot(self, factor: float, old: Tensor, best: Tensor) -> Tensor:
+        return best > old + OVERSHOOT / (factor - 1)
 
     def softmin(self, side: int, other: Tensor) -> Tensor:
         exponent = (self.log_weight[1 - side] + other)[:, :, None, :] - self.toward[1 - side][:, None]
         most = exponent.amax(3, keepdim=True)
         return exponent.sub_(most).exp_().sum(3).log_().add_(most[:, :, :, 0]).neg_()
 
-    def pull(self, side: int, other: Tensor, best: Tensor, grad: Tensor) -> Tensor:
+    def softmin_vjp(self, side: int, other: Tensor, best: Tensor, grad: Tensor) -> Tensor:
         share = (best[:, :, :, None] + other[:, :, None, :]).sub_(self.toward[1 - side][:, None])
         if self.weighed:
             # Per unit of weight, so that a node that weighs 0 has a gradient too.
