@@ -66,7 +66,13 @@ def alternating_sinkhorn(
     """
     schedule: Schedule = [(ROWS, PLAIN), (COLUMNS, PLAIN)] * iterations
     potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(  # type: ignore[no-untyped-call]
-        *costs, source, target, schedule, dustbin, torch.zeros_like(source), start
+        *costs,
+        source,
+        target,
+        schedule,
+        dustbin,
+        source,
+        start,  # where the rows start is not read
     )
     return potentials
 

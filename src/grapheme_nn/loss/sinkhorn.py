@@ -41,10 +41,8 @@ def sinkhorn(
     scaled = cost.to(torch.promote_types(cost.dtype, torch.float32)) / temperature
     source, target = source_mask.to(scaled.dtype), target_mask.to(scaled.dtype)
     if void is None:
-        # A side without nodes gets weights all the same, against 1 / 0, and loses its plan in the end.
-        nodes, others = source.sum(1, keepdim=True), target.sum(1, keepdim=True)
-        source = torch.where(nodes > 0, source / nodes.clamp(min=1), 1.0)
-        target = torch.where(others > 0, target / others.clamp(min=1), 1.0)
+        # A side without nodes gets the weights 1 in place of 0 / 0, and loses its plan in the end.
+        source, target = ((side / side.sum(1, keepdim=True)).nan_to_num_(1.0) for side in (source, target))
     else:
         _check_void(cost, *void)
         deletion, insertion = (side.to(scaled) / temperature for side in void)
@@ -58,7 +56,7 @@ def sinkhorn(
         least = torch.where(kept, scaled.detach(), torch.inf).amin()
         scaled = torch.where(kept, scaled - least, 0.0)
     else:
-        scaled = scaled - scaled.detach().amin()
+        scaled = scaled.sub_(scaled.detach().amin())
     (costs,) = with_kernels(scaled)
     with torch.autocast(cost.device.type, enabled=False):  # half precision would lose the plan
         row, column = alternating_sinkhorn(costs, source, target, torch.zeros_like(target), iterations)
