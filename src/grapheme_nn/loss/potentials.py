@@ -65,15 +65,8 @@ def alternating_sinkhorn(
     Shapes: costs [B, n, m], source [B, n], target and start [B, m]; returns [B, n], [B, m].
     """
     schedule: Schedule = [(ROWS, PLAIN), (COLUMNS, PLAIN)] * iterations
-    potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(  # type: ignore[no-untyped-call]
-        *costs,
-        source,
-        target,
-        schedule,
-        dustbin,
-        source,
-        start,  # where the rows start is not read
-    )
+    starts = source, start  # that of the rows is not read
+    potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(*costs, source, target, schedule, dustbin, *starts)  # type: ignore[no-untyped-call]
     return potentials
 
 
