@@ -68,7 +68,7 @@ def sinkhorn_limit(batch: int, n: int, m: int, peak: float) -> float:
 
 def structural_limit(batch: int, n: int, width: int, peak: float) -> float:
     """Two runs of half the iterations between the graphs, a quarter of one for each graph alone (no adjoint for the
-    target), three costs with two gradients, and the four products between kin.
+    target), three costs with two gradients, and the four products of mean embeddings.
     """
     runs = 1 + 0.25 + 0.25 / 3
     return runs * sinkhorn_limit(batch, n, n, peak) + 1e3 * batch * 9 * 2 * n * n * width / peak

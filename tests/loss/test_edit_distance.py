@@ -75,6 +75,21 @@ def test_the_bounds_hold_the_exact_value_between_them() -> None:
         assert bounded.lower <= exact.value <= bounded.value
 
 
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=st.integers(0, 10**6), integer=st.sampled_from([torch.uint8, torch.int32, torch.int64]), turned=st.booleans()
+)
+def test_any_layout_of_integers_has_the_same_distance(seed: int, integer: torch.dtype, turned: bool) -> None:
+    rng = random.Random(seed)
+    x, y = random_graph(rng, 4), random_graph(rng, 4)
+    expected = edit_distance(x, y)
+    for data in (x, y):
+        index = data.edge_index.to(integer)
+        data.edge_index = index.T.contiguous().T if turned else index.repeat_interleave(2, 1)[:, ::2]
+        data.x = data.x.to(integer).repeat_interleave(3)[::3]
+    assert edit_distance(x, y) == expected
+
+
 def test_what_has_no_distance_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="the target graph is a batch"):
         edit_distance(text_to_graph("a"), texts_to_batch(["a"]))
@@ -82,3 +97,9 @@ def test_what_has_no_distance_is_refused_in_a_sentence() -> None:
         edit_distance(Data(x=torch.zeros(1).long(), edge_index=torch.tensor([[0], [5]])), text_to_graph("a"))
     with pytest.raises(ValueError, match="seconds must be positive, but is 0"):
         edit_distance(text_to_graph("a"), text_to_graph("b"), seconds=0)
+    with pytest.raises(ValueError, match="the predicted graph has no x of integers"):
+        edit_distance(Data(x=torch.zeros(1), edge_index=torch.zeros(2, 0).long()), text_to_graph("a"))
+    with pytest.raises(ValueError, match=r"edge_index of the predicted graph must be integers of shape \[2, e\]"):
+        edit_distance(Data(x=torch.zeros(1).long(), edge_index=torch.zeros(0)), text_to_graph("a"))
+    with pytest.raises(ValueError, match="the predicted graph has no edge_index"):
+        edit_distance(Data(x=torch.zeros(1).long()), text_to_graph("a"))

@@ -158,6 +158,40 @@ def test_costs_of_a_thousand_and_a_temperature_of_a_thousandth_stay_finite(dtype
     torch.testing.assert_close(result.sum(1), torch.full((2, 5), 0.2, dtype=dtype), rtol=0.1, atol=0)
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    layout=st.sampled_from(["transposed", "every other", "expanded"]),
+    dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
+    temperature=st.sampled_from([0.001, 0.1]),
+    with_void=st.booleans(),
+)
+def test_any_layout_and_type_of_costs_gives_the_same_plan(
+    layout: str, dtype: torch.dtype, temperature: float, with_void: bool
+) -> None:
+    cost = costs_of(2, 3, 1).expand(-1, -1, 4) if layout == "expanded" else costs_of(2, 3, 4)
+    sides = (costs_of(2, 1, seed=1).expand(-1, 3), costs_of(2, 4, seed=2))
+    cost, deletion, insertion = (part.to(dtype) for part in (cost, *sides))
+    masks = mask_of([3, 2], 3), mask_of([4, 1], 4)
+    exact = [part.double().contiguous() for part in (cost, deletion, insertion)]
+    if layout == "expanded":
+        cost = cost[:, :, :1].expand(-1, -1, 4)
+    else:
+        cost = cost.mT.contiguous().mT if layout == "transposed" else cost.repeat_interleave(2, 2)[:, :, ::2]
+    cost.requires_grad_()
+    void, plain = ((deletion, insertion), tuple(exact[1:])) if with_void else (None, None)
+    ours = sinkhorn(cost, *masks, temperature=temperature, void=void)
+    tolerance = {"rtol": 2e-3, "atol": 2e-3}
+    torch.testing.assert_close(
+        ours.double(), sinkhorn(exact[0], *masks, temperature=temperature, void=plain), **tolerance
+    )
+    binned = dustbin_sinkhorn(cost, deletion, insertion, *masks, iterations=5)
+    for one, other in zip(binned, dustbin_sinkhorn(*exact, *masks, iterations=5), strict=True):
+        torch.testing.assert_close(one.double(), other, **tolerance)
+    (ours.square().sum() + binned.value.sum()).backward()
+    assert cost.grad is not None
+    assert cost.grad.isfinite().all()
+
+
 def test_a_constant_on_all_costs_changes_nothing() -> None:
     cost = costs_of(2, 3, 4)
     torch.testing.assert_close(sinkhorn(cost + 1e3), sinkhorn(cost), rtol=1e-8, atol=1e-10)

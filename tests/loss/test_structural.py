@@ -15,7 +15,8 @@ from torch_geometric.data import Batch, Data
 
 from grapheme_nn import text_to_graph, texts_to_batch
 from grapheme_nn.loss import StructuralLoss
-from grapheme_nn.loss.landing import landing
+from grapheme_nn.loss.edge_overlap import edge_overlap
+from grapheme_nn.loss.mean_embedding import agreement
 from grapheme_nn.loss.padded import pad_pair
 
 Edges = list[tuple[int, int]]
@@ -95,7 +96,7 @@ def bordered_cost(x: Data, y: Data) -> Tensor:
     return cost
 
 
-def kin_distance(x: Data, y: Data) -> Tensor:
+def embedding_distance(x: Data, y: Data) -> Tensor:
     """R of the documentation, with the features written out: a type, and pairs of a type and one that is beside it."""
     types = sorted({*x.x.tolist(), *y.x.tolist()})
 
@@ -121,14 +122,15 @@ def kin_distance(x: Data, y: Data) -> Tensor:
 def test_the_node_term_is_what_its_definition_says(iterations: int) -> None:
     t = 0.2
     x, y = with_activations(graph("abb", [(0, 1), (0, 2)]), 0), with_activations(graph("ba", [(1, 0)]), 1)
-    ours = StructuralLoss(iterations=iterations, temperature=t)(x, y).node[0] - 0.7 * kin_distance(x, y)
+    result = StructuralLoss(iterations=iterations, temperature=t)(x, y)
+    ours = result.node[0]
     a, b = torch.tensor([1.0, 1, 1, 2]).double(), torch.tensor([1.0, 1, 3]).double()
     xx, yy, xy = bordered_cost(x, x), bordered_cost(y, y), bordered_cost(x, y)
 
     def best(cost: Tensor, weight: Tensor, other: Tensor) -> Tensor:
         return -t * torch.logsumexp(weight.log() + (other - cost) / t, 1)
 
-    def beyond(old: Tensor, best: Tensor) -> Tensor:
+    def over_relaxed(old: Tensor, best: Tensor) -> Tensor:
         return best + ((best - old) / 2).clamp(max=1.5 * t)
 
     def value(cost: Tensor, a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> Tensor:
@@ -142,8 +144,8 @@ def test_the_node_term_is_what_its_definition_says(iterations: int) -> None:
 
     def run(cost: Tensor, a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         for step in range(half):
-            f = beyond(f, best(cost, b, g))
-            g = best(cost.T, a, f) if step == half - 1 else beyond(g, best(cost.T, a, f))
+            f = over_relaxed(f, best(cost, b, g))
+            g = best(cost.T, a, f) if step == half - 1 else over_relaxed(g, best(cost.T, a, f))
         return f, g
 
     f, g = run(xy, a, b, own_f, own_g)
@@ -151,6 +153,10 @@ def test_the_node_term_is_what_its_definition_says(iterations: int) -> None:
     f, g = (f + late_f) / 2, (g + late_g) / 2
     node = value(xy, a, b, f, g) - value(xx, a, a, own_f, own_f) / 2 - value(yy, b, b, own_g, own_g) / 2
     torch.testing.assert_close(ours, node, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(result.embedding[0], embedding_distance(x, y), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(
+        result.total, result.node + 0.5 * result.edge + 2 * result.clique + 0.7 * result.embedding
+    )
     if iterations == 2000:
         converged = [transport_cost(cost, p, q, t) for cost, p, q in ((xy, a, b), (xx, a, a), (yy, b, b))]
         torch.testing.assert_close(ours, converged[0] - converged[1] / 2 - converged[2] / 2, rtol=1e-7, atol=1e-9)
@@ -163,7 +169,7 @@ def transport_cost(cost: Tensor, a: Tensor, b: Tensor, t: float) -> Tensor:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("term", ["total", "node", "edge", "clique"])
+@pytest.mark.parametrize("term", ["total", "node", "edge", "clique", "embedding"])
 def test_gradients_match_central_differences(setting: str, term: str) -> None:
     predicted, target = soft_pair()
     loss = SETTINGS[setting]()
@@ -175,6 +181,9 @@ def test_gradients_match_central_differences(setting: str, term: str) -> None:
     fields = ("activation", "label_log_prob", "edge_weight", "existence")
     for name in fields:
         predicted[name].requires_grad_()
+    if term == "embedding" and not loss.embedding:
+        assert float(value()) == 0
+        return
     grads = torch.autograd.grad(value(), [predicted[name] for name in fields], allow_unused=True)
     step = 1e-6
     for name, grad in zip(fields, grads, strict=True):
@@ -233,6 +242,7 @@ def test_ten_thousand_random_pairs_are_never_at_a_negative_distance_and_symmetri
             forth, back = loss(x, y), loss(y, x)
             assert float(forth.total.min()) > -1e-6
             assert float(forth.node.min()) > -1e-6
+            assert float(forth.embedding.min()) > -1e-6
             scale = forth.total.abs().clamp(min=1)
             assert float(((forth.total - back.total).abs() / scale).max()) < 1e-5
             torch.testing.assert_close(forth.plan.mT, back.plan, rtol=1e-2, atol=1e-4)
@@ -276,7 +286,7 @@ def test_a_hard_graph_written_as_a_soft_one_is_at_the_same_distance() -> None:
     )
     loss = StructuralLoss(context=0.3)
     one, other = loss(hard, target), loss(soft, target)
-    for term in ("node", "edge", "clique", "total"):
+    for term in ("node", "edge", "clique", "embedding", "total"):
         torch.testing.assert_close(getattr(one, term), getattr(other, term).float(), rtol=1e-5, atol=1e-5)
 
 
@@ -289,7 +299,7 @@ def test_a_pair_is_at_the_same_distance_alone_and_in_any_batch(seed: int, settin
     together = loss(Batch.from_data_list([x for x, _ in pairs]), Batch.from_data_list([y for _, y in pairs]))
     for index, (x, y) in enumerate(pairs):
         alone = loss(x, y)
-        for term in ("total", "node", "edge", "clique"):
+        for term in ("total", "node", "edge", "clique", "embedding"):
             torch.testing.assert_close(getattr(together, term)[index], getattr(alone, term)[0], rtol=1e-6, atol=1e-6)
         n, m = x.x.size(0), y.x.size(0)
         torch.testing.assert_close(together.plan[index, :n, :m], alone.plan[0], rtol=1e-4, atol=1e-6)
@@ -312,13 +322,13 @@ def test_chains_and_general_graphs_take_different_roads_to_the_same_value() -> N
         torch.testing.assert_close(loss(x, y).total, fast.total, rtol=1e-12, atol=1e-12)
 
 
-def test_landing_is_the_sum_over_all_pairs_of_edges() -> None:
+def test_edge_overlap_is_the_sum_over_all_pairs_of_edges() -> None:
     predicted, target = graph("abcd", [(0, 1), (0, 3), (2, 1), (0, 1)]), graph("xyz", [(2, 0), (1, 2)])
     predicted.edge_weight = torch.rand(4, dtype=torch.float64)
     target.edge_weight = torch.rand(2, dtype=torch.float64)
     x, y = pad_pair(predicted, target)
     plan = torch.rand(1, 5, 4, dtype=torch.float64)
-    x_on_y, y_on_x = landing(plan, x.edges, y.edges)
+    x_on_y, y_on_x = edge_overlap(plan, x.edges, y.edges)
     for at, (s, t) in enumerate(predicted.edge_index.T.tolist()):
         parts = [
             w * plan[0, s, p] * plan[0, t, q] for w, (p, q) in zip(target.edge_weight, target.edge_index.T, strict=True)
@@ -485,6 +495,77 @@ def test_options_out_of_range_are_refused_in_a_sentence(options: dict[str, float
         StructuralLoss(**options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"label_log_prob": torch.randn(2, 3)},
+            r"exp\(label_log_prob\) of a node .* sum to .*: give log-probabilities",
+        ),
+        ({"label_log_prob": torch.full((2, 3), torch.nan)}, "sum to nan, not to 1"),
+        ({"existence": torch.tensor([0.5, 1.5])}, r"existence .* must lie in \[0, 1\], but ranges from 0.5 to 1.5"),
+        ({"existence": torch.tensor([-0.5, 0.5])}, r"existence .* must lie in \[0, 1\], but ranges from -0.5"),
+        ({"edge_weight": torch.tensor([-1.0])}, r"edge_weight .* must lie in \[0, inf\], but ranges from -1.0 to -1.0"),
+    ],
+)
+def test_numbers_that_are_no_probabilities_or_weights_are_refused(change: dict[str, Tensor], message: str) -> None:
+    torch.manual_seed(0)
+    predicted = Data(label_log_prob=torch.zeros(2, 3).log_softmax(1), edge_index=torch.tensor([[0], [1]]))
+    target = Data(label=torch.tensor([1]), edge_index=torch.zeros(2, 0).long())
+    assert StructuralLoss()(predicted, target).total.isfinite().all()
+    for name, value in change.items():
+        predicted[name] = value
+    with pytest.raises(ValueError, match=message):
+        StructuralLoss()(predicted, target)
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": lambda x: x.contiguous(),
+    "transposed": lambda x: x if x.dim() == 1 else x.T.contiguous().T,
+    "every other": lambda x: x.repeat_interleave(2, 0)[::2],
+    "a part": lambda x: torch.cat([x, x], -1).narrow(-1, 0, x.size(-1)),
+    "expanded": lambda x: x if x.dim() == 1 else x[:, :, None].expand(-1, -1, 3)[:, :, 1],
+}
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    integer=st.sampled_from([torch.int16, torch.int32, torch.int64]),
+    floating=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
+    sizes=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    soft=st.booleans(),
+    edges=st.booleans(),
+)
+def test_any_layout_and_type_of_tensors_gives_the_same_distance(
+    layout: str, integer: torch.dtype, floating: torch.dtype, sizes: tuple[int, int], soft: bool, edges: bool
+) -> None:
+    predicted, target = soft_pair([sizes[0], 2], [sizes[1], 3])
+    if not soft:
+        predicted.x, target.x = predicted.label_log_prob.argmax(1), target.label
+        del predicted.label_log_prob, target.label
+    if not edges:
+        for side in (predicted, target):
+            side.edge_index = side.edge_index[:, :0]
+        predicted.edge_weight = predicted.edge_weight[:0]
+    plain, strange = (predicted, target), (predicted.clone(), target.clone())
+    for one, other in zip(plain, strange, strict=True):
+        for field in ("edge_weight", "existence", "label_log_prob", "activation"):
+            if field in one:
+                value = one[field].to(floating)
+                one[field], other[field] = value, LAYOUTS[layout](value)
+        for field in ("x", "label", "edge_index"):
+            if field in one:
+                other[field] = LAYOUTS[layout](one[field].to(integer))
+    for field in ("edge_weight", "existence", "label_log_prob", "activation"):
+        if field in strange[0]:
+            strange[0][field].requires_grad_()
+    near, far = StructuralLoss(context=0.1)(*plain), StructuralLoss(context=0.1)(*strange)
+    torch.testing.assert_close(far.total, near.total, rtol=1e-5, atol=1e-5)
+    far.mean.backward()
+    assert strange[0].activation.grad.isfinite().all()
+
+
 def test_graphs_that_do_not_pair_up_are_refused() -> None:
     with pytest.raises(ValueError, match="2 predicted graphs and 1 targets"):
         StructuralLoss()(texts_to_batch(["a", "b"]), texts_to_batch(["a"]))
@@ -493,3 +574,20 @@ def test_graphs_that_do_not_pair_up_are_refused() -> None:
         StructuralLoss()(soft, Data(label=torch.tensor([5]), edge_index=torch.zeros(2, 0).long()))
     with pytest.raises(ValueError, match="hard graph"):
         StructuralLoss()(text_to_graph("a"), graph("a", [], existence=torch.ones(1)))
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_the_kernel_of_nodes_and_void_is_positive_semidefinite_down_to_the_least_void(active: bool) -> None:
+    loss = StructuralLoss(void=0.4, context=0.3, temperature=0.2)  # (0.1 + 0.7) / 2
+    for seed in range(20):
+        data = random_dag(random.Random(seed))
+        if active:
+            data = with_activations(data, seed)
+        x, _ = pad_pair(data, data)
+        side = loss._side(x, agreement(x, x))
+        kernel = loss._cost(side, side, agreement(x, x)).neg().exp()
+        assert float(torch.linalg.eigvalsh(kernel.double()).min()) > -1e-6
+    # Of 200 isolated nodes, each of its own type, with the void nearer than that.
+    cost = torch.full((201, 201), 0.8, dtype=torch.float64)
+    cost[-1], cost[:, -1] = 0.35, 0.35
+    assert float(torch.linalg.eigvalsh((-cost.fill_diagonal_(0) / 0.2).exp()).min()) < 0

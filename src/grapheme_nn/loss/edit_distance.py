@@ -1,4 +1,4 @@
-"""The room of edit distance: how many nodes and edges one must change to make one graph of another. For evaluation."""
+"""Graph edit distance by networkx: how many nodes and edges to change to make one graph of another. For evaluation."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -6,6 +6,8 @@ from typing import NamedTuple
 import networkx as nx
 from torch import Tensor
 from torch_geometric.data import Data
+
+from grapheme_nn.loss.padded import check_edge_index
 
 
 class EditDistance(NamedTuple):
@@ -17,7 +19,7 @@ class EditDistance(NamedTuple):
 
 
 def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, seconds: float = 1.0) -> EditDistance:
-    """The graph edit distance: the least number of insertions, deletions and changes of nodes and edges.
+    """The graph edit distance (Sanfeliu and Fu, 1983): the fewest insertions, deletions and changes of nodes and edges.
 
         d(x, y) = min over partial matchings of nodes: relabelled + deleted + inserted nodes + deleted + inserted edges
 
@@ -25,8 +27,8 @@ def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, second
     at 10). Larger ones get what is found within `seconds` (an upper bound: never more than matching nodes in their
     order costs), and a lower bound from the counts of types and edges; where both are equal, the value is exact.
 
-    Graphs are PyG `Data` with `x` int64 [n] and `edge_index` [2, e], directed, repeated edges counted once; weights and
-    activations are not looked at. On the host.
+    Graphs are PyG `Data` with `x` integer [n] and `edge_index` [2, e], directed, repeated edges counted once; weights
+    and activations are not looked at. On the host.
     """
     if exact_up_to < 0:
         raise ValueError(f"exact_up_to must not be negative, but is {exact_up_to}")
@@ -42,7 +44,7 @@ def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, second
     found = nx.graph_edit_distance(
         _networkx(x, x_edges),
         _networkx(y, y_edges),
-        node_match=_same_type,
+        node_match=lambda one, other: one["x"] == other["x"],
         upper_bound=upper,
         timeout=None if small else seconds,
     )
@@ -65,13 +67,9 @@ def _networkx(types: list[int], edges: set[tuple[int, int]]) -> nx.DiGraph:
     return graph
 
 
-def _same_type(one: dict[str, int], other: dict[str, int]) -> bool:
-    return one["x"] == other["x"]
-
-
 def _types(side: str, graph: Data) -> list[int]:
-    if not isinstance(graph.get("x"), Tensor) or graph.x.dim() != 1:
-        raise ValueError(f"the {side} graph has no x of shape [n]: give each node an integer that says what it is")
+    if not isinstance(graph.get("x"), Tensor) or graph.x.dim() != 1 or graph.x.is_floating_point():
+        raise ValueError(f"the {side} graph has no x of integers [n]: give each node one that says what it is")
     if graph.get("batch") is not None:
         raise ValueError(f"the {side} graph is a batch: compare its graphs one by one, batch.to_data_list()")
     types: list[int] = graph.x.tolist()
@@ -79,6 +77,7 @@ def _types(side: str, graph: Data) -> list[int]:
 
 
 def _edges(side: str, graph: Data, nodes: int) -> set[tuple[int, int]]:
+    check_edge_index(side, graph)
     edges: list[list[int]] = graph.edge_index.T.tolist()
     for edge in edges:
         if not 0 <= min(edge) <= max(edge) < nodes:

@@ -1,6 +1,8 @@
-"""The room of padded graphs: two batches of graphs side by side in dense tensors, as a loss compares them."""
+"""Two batches of PyG graphs, checked and padded to dense tensors, as a loss compares them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -70,33 +72,25 @@ class Padded(NamedTuple):
 def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
     """Both batches padded. The sizes, and what has to be checked, are read back from the device, at once."""
     soft = "label_log_prob" in predicted
-    name = "label" if soft else "x"
-    for side, graph in (("predicted", predicted), ("target", target)):
-        needed = ("label_log_prob" if soft else "x") if side == "predicted" else name
-        _check_fields(side, graph, needed)
+    _check_fields("predicted", predicted, "label_log_prob" if soft else "x")
+    _check_fields("target", target, "label" if soft else "x")
     if "existence" in target or "label_log_prob" in target:
         raise ValueError("the target must be a hard graph, without existence or label_log_prob: harden it first")
     if ("activation" in predicted) != ("activation" in target):
         raise ValueError("only one of the two graphs has activations: give both, or neither")
-    device = predicted.edge_index.device
     for side, graph in (("predicted", predicted), ("target", target)):
-        for field in ("x", "edge_index", "edge_weight", "activation", "label", "label_log_prob", "existence", "ptr"):
-            if isinstance(graph.get(field), Tensor) and graph[field].device != device:
-                raise ValueError(
-                    f"{field} of the {side} graph is on {graph[field].device}, but edge_index of the predicted one "
-                    f"is on {device}: move one of them"
-                )
-    pointers = [_pointer(predicted, _size(predicted)), _pointer(target, _size(target))]
+        _check_device(side, graph, predicted.edge_index.device)
+    known = [target.label.long()] if soft else [predicted.x.long(), target.x.long()]
+    count = predicted.label_log_prob.size(0) if soft else known[0].size(0)
+    pointers = _pointer(predicted, count), _pointer(target, known[-1].size(0))
     if pointers[0].size(0) != pointers[1].size(0):
         raise ValueError(
             f"there are {pointers[0].size(0) - 1} predicted graphs and {pointers[1].size(0) - 1} targets: "
             "a loss compares them pairwise"
         )
     dtype = _dtype(predicted, target)
-    facts = [_facts(graph, pointer) for graph, pointer in zip((predicted, target), pointers, strict=True)]
-    known = [target.label] if soft else [predicted.x, target.x]
-    ends = _ends(torch.cat(known))
-    *table, least, most = torch.stack([*facts[0], *facts[1], *ends]).tolist()
+    facts = [*_facts(predicted, pointers[0]), *_facts(target, pointers[1]), *_ends(torch.cat(known))]
+    *table, least, most = torch.stack(facts).tolist()
     if not soft:
         known = _as_floats(known, dtype, exact=max(-least, most) < 2 / torch.finfo(dtype).eps)
     elif target.label.numel() and not 0 <= least <= most < predicted.label_log_prob.size(1):
@@ -108,6 +102,17 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
         _pad(predicted, "predicted", pointers[0], table[0:4], dtype, None if soft else known[0]),
         _pad(target, "target", pointers[1], table[4:8], dtype, known[-1]),
     )
+
+
+def check_edge_index(side: str, graph: Data) -> None:
+    """Refuses an edge_index that is not one."""
+    edges = graph.get("edge_index")
+    if not isinstance(edges, Tensor):
+        raise ValueError(f"the {side} graph has no edge_index: give it integers of shape [2, e]")
+    if edges.dim() != 2 or edges.size(0) != 2 or edges.is_floating_point():
+        raise ValueError(
+            f"edge_index of the {side} graph must be integers of shape [2, e], but is {edges.dtype} {list(edges.shape)}"
+        )
 
 
 def _as_floats(identities: list[Tensor], dtype: torch.dtype, *, exact: bool) -> list[Tensor]:
@@ -123,45 +128,47 @@ def _pad(
 ) -> Padded:
     """`facts`: the most nodes of a graph, whether its edges form chains, the least and the last node of edge_index."""
     nodes, is_chain, least, most = facts
-    count = _size(graph)
+    count = (graph.label_log_prob if identity is None else identity).size(0)
     if graph.edge_index.numel() and not 0 <= least <= most < count:
         wrong = least if least < 0 else most
         raise ValueError(f"edge_index of the {side} graph refers to node {wrong}, but it has {count} nodes")
+    if pointer.device.type == "cpu":  # elsewhere it would cost a wait for the device
+        _check_values(side, graph)
     graphs = pointer.size(0) - 1
-    source, target = graph.edge_index
-    place = None  # of each node in the padded graphs, where there is padding
-    if count < graphs * nodes:
-        graph_of = torch.repeat_interleave(
-            torch.arange(graphs, device=pointer.device), pointer.diff(), output_size=count
-        )
-        place = torch.arange(count, device=pointer.device) + (graph_of * nodes - pointer[graph_of])
-        source, target = place[source], place[target]
-
-    def spread(values: Tensor) -> Tensor:
-        if place is not None:
-            values = values.new_zeros(graphs * nodes, *values.shape[1:]).index_copy(0, place, values)
-        return values.view(graphs, nodes, *values.shape[1:])
-
-    existence = (
-        graph.existence.to(dtype) if "existence" in graph else torch.ones(count, dtype=dtype, device=pointer.device)
-    )
-    weight = torch.ones(source.size(0), dtype=dtype, device=pointer.device)
-    if "edge_weight" in graph:
-        weight = graph.edge_weight.to(dtype)
+    index, dense = _padding(pointer, nodes, count)
+    source, target = graph.edge_index.long() if index is None else index[graph.edge_index.long()]
+    ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=pointer.device)
+    weight = graph.edge_weight.to(dtype) if "edge_weight" in graph else ones[: source.size(0)]
     chain = None
     if is_chain and nodes:
         chain = weight.new_zeros(graphs * nodes).index_add(0, source, weight).view(graphs, nodes)[:, :-1]
     return Padded(
-        existence=spread(existence),
-        identity=None if identity is None else spread(identity),
-        probability=spread(graph.label_log_prob.to(dtype).exp()) if identity is None else None,
-        activation=spread(graph.activation.to(dtype)) if "activation" in graph else None,
+        existence=dense(graph.existence.to(dtype) if "existence" in graph else ones[:count]),
+        identity=None if identity is None else dense(identity),
+        probability=dense(graph.label_log_prob.to(dtype).exp()) if identity is None else None,
+        activation=dense(graph.activation.to(dtype)) if "activation" in graph else None,
         edges=Edges((graphs, nodes), source, target, weight, chain),
     )
 
 
+def _padding(pointer: Tensor, nodes: int, count: int) -> tuple[Tensor | None, Callable[[Tensor], Tensor]]:
+    """The row of each node among B times `nodes`, None where there is no padding; and what puts values there."""
+    graphs, index = pointer.size(0) - 1, None
+    if count < graphs * nodes:
+        arange = torch.arange(graphs, device=pointer.device)
+        owner = torch.repeat_interleave(arange, pointer.diff(), output_size=count)
+        index = torch.arange(count, device=pointer.device) + (owner * nodes - pointer[owner])
+
+    def dense(values: Tensor) -> Tensor:
+        if index is not None:
+            values = values.new_zeros(graphs * nodes, *values.shape[1:]).index_copy(0, index, values)
+        return values.reshape(graphs, nodes, *values.shape[1:])
+
+    return index, dense
+
+
 def _facts(graph: Data, pointer: Tensor) -> list[Tensor]:
-    edges = graph.edge_index
+    edges = graph.edge_index.long()
     most_nodes = pointer.diff().max() if pointer.size(0) > 1 else pointer.new_zeros(())
     is_chain = (edges[1] == edges[0] + 1).all().long()
     return [most_nodes, is_chain, *_ends(edges)]
@@ -174,63 +181,70 @@ def _ends(integers: Tensor) -> tuple[Tensor, Tensor]:
     return least, most
 
 
-def _size(graph: Data) -> int:
-    size: int = (
-        graph.label_log_prob if "label_log_prob" in graph else graph["label" if "x" not in graph else "x"]
-    ).size(0)
-    return size
-
-
 def _pointer(graph: Data, count: int) -> Tensor:
     """Where the nodes of each graph begin, and end: int64 [B + 1]."""
-    device = graph.edge_index.device
     pointer = graph.get("ptr")
     if pointer is not None:
-        return torch.as_tensor(pointer)
+        return torch.as_tensor(pointer).long()
     if graph.get("batch") is None:
-        return torch.tensor([0, count], device=device)
+        return torch.tensor([0, count], device=graph.edge_index.device)
     graphs = graph.num_graphs if isinstance(graph, Batch) else int(graph.batch.max()) + 1 if count else 0
     return torch.nn.functional.pad(torch.bincount(graph.batch, minlength=graphs).cumsum(0), (1, 0))
 
 
 def _dtype(predicted: Data, target: Data) -> torch.dtype:
     """The widest of the floats given, at least single precision: a plan is no place for less."""
-    dtype = torch.float32
-    for graph in (predicted, target):
-        for field in ("edge_weight", "activation", "label_log_prob", "existence"):
-            if field in graph:
-                dtype = torch.promote_types(dtype, graph[field].dtype)
-    return dtype
+    fields = ("edge_weight", "activation", "label_log_prob", "existence")
+    given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
+    return reduce(torch.promote_types, given, torch.float32)
 
 
 def _check_fields(side: str, graph: Any, needed: str) -> None:
     if not isinstance(graph, Data):
         raise ValueError(f"the {side} graph must be a PyG Data or Batch, but is a {type(graph).__name__}")
-    for field in (needed, "edge_index"):
-        if field not in graph or not isinstance(graph[field], Tensor):
-            raise ValueError(f"the {side} graph has no {field}: give each node its {needed}, and edge_index [2, e]")
-    edges = graph.edge_index
-    if edges.dim() != 2 or edges.size(0) != 2 or edges.is_floating_point():
-        raise ValueError(
-            f"edge_index of the {side} graph must be integers of shape [2, e], but is {edges.dtype} {list(edges.shape)}"
-        )
+    if not isinstance(graph.get(needed), Tensor):
+        raise ValueError(f"the {side} graph has no {needed}: give each node its {needed}, and edge_index [2, e]")
+    check_edge_index(side, graph)
     if needed != "label_log_prob" and graph[needed].is_floating_point():
         raise ValueError(f"{needed} of the {side} graph must be integers, but is {graph[needed].dtype}")
-    nodes = graph[needed].size(0)
-    shapes: dict[str, tuple[int | None, ...]] = {
-        "x": (nodes,),
-        "label": (nodes,),
-        "existence": (nodes,),
-        "label_log_prob": (nodes, None),
-        "activation": (nodes, None),
-        "edge_weight": (edges.size(1),),
-    }
+    n, e = (graph[needed].size(0) if graph[needed].dim() else 0), graph.edge_index.size(1)
+    shapes = {"existence": [n], "edge_weight": [e], "activation": [n, "_"]}
+    shapes[needed] = [n, "_"] if needed == "label_log_prob" else [n]
     for field, shape in shapes.items():
-        if field not in graph or (field in ("x", "label") and field != needed):
+        if field not in graph:
             continue
-        given = tuple(graph[field].shape)
-        if len(given) != len(shape) or any(
-            size not in (want, None) and want is not None for size, want in zip(given, shape, strict=True)
-        ):
-            wanted = ", ".join("_" if want is None else str(want) for want in shape)
-            raise ValueError(f"{field} of the {side} graph must have shape [{wanted}], but has {list(given)}")
+        given = list(graph[field].shape)
+        if len(given) != len(shape) or given[0] != shape[0]:
+            wanted = ", ".join(map(str, shape))
+            raise ValueError(f"{field} of the {side} graph must have shape [{wanted}], but has {given}")
+
+
+def _check_device(side: str, graph: Data, device: torch.device) -> None:
+    for field in ("x", "edge_index", "edge_weight", "activation", "label", "label_log_prob", "existence", "ptr"):
+        if isinstance(graph.get(field), Tensor) and graph[field].device != device:
+            raise ValueError(
+                f"{field} of the {side} graph is on {graph[field].device}, but edge_index of the predicted one "
+                f"is on {device}: move one of them"
+            )
+
+
+def _check_values(side: str, graph: Data) -> None:
+    """Refuses what is no probability, or no weight."""
+    for field, most in (("existence", 1.0), ("edge_weight", float("inf"))):
+        if field in graph and graph[field].numel():
+            ends = [float(end) for end in graph[field].detach().aminmax()]
+            if not 0 <= ends[0] <= ends[1] <= most + 1e-6:
+                raise ValueError(
+                    f"{field} of the {side} graph must lie in [0, {most:g}], but ranges from {ends[0]} to {ends[1]}"
+                )
+    if "label_log_prob" in graph and graph.label_log_prob.numel():
+        log_prob = graph.label_log_prob.detach()
+        total = log_prob.double().exp().sum(1)
+        if "existence" in graph:
+            total = torch.where(graph.existence > 0, total, 1.0)
+        worst = float(total[(total - 1).abs().argmax()])
+        if not abs(worst - 1) <= max(1e-3, 8 * torch.finfo(log_prob.dtype).eps):
+            raise ValueError(
+                f"the probabilities exp(label_log_prob) of a node of the {side} graph sum to {worst:.4g}, not to 1: "
+                "give log-probabilities, logits.log_softmax(1)"
+            )

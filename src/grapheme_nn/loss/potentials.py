@@ -10,6 +10,7 @@ it keeps only the potentials of each half step: O((n + m) iterations) numbers be
 double precision, since the plan is exponential in them.
 """
 
+from collections.abc import Callable
 from math import ceil, cos, isfinite, pi
 from typing import Any, NamedTuple
 
@@ -17,14 +18,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from grapheme_nn.loss.softmin import BOUND, Domain, domain_of
+from grapheme_nn.loss.softmin import BOUND, KernelDomain, LogDomain
 
 LOG_DOMAIN_FROM = 40.0
 """Range of cost / temperature from which exp(-cost / temperature) is not formed: it would lose its small entries."""
 
 ROWS, COLUMNS = 0, 1
-OVER = 1.5
-"""The factor of over-relaxation."""
+PLAIN, OVER = (1.0,), 1.5  # a single run that goes to what each half step finds, and the factor of over-relaxation
 
 Schedule = list[tuple[int, tuple[float, ...]]]
 """Of each half step the side, and the relaxation factor of each run: 0 rests, 1 goes to what is found, 1.5 beyond."""
@@ -43,11 +43,8 @@ def with_kernels(*scaled: Tensor) -> list[Costs]:
     Kernels take the place of the costs in memory: they must be the caller's own. Reads two numbers back from the
     device, at once, and refuses costs that are not finite.
     """
-    ends = [torch.stack(part.detach().aminmax()) for part in scaled if part.numel()]
-    least, most = 0.0, 0.0
-    if ends:
-        table = torch.stack(ends)
-        least, most = torch.stack([table[:, 0].amin(), table[:, 1].amax()]).tolist()
+    table = torch.stack([torch.stack(part.detach().aminmax()) for part in scaled if part.numel()] or [torch.zeros(2)])
+    least, most = torch.stack([table[:, 0].amin(), table[:, 1].amax()]).tolist()
     if not isfinite(most - least):
         raise ValueError(
             f"costs must be finite where masks keep them, but range from {least} to {most} temperatures: "
@@ -67,10 +64,9 @@ def alternating_sinkhorn(
     `dustbin`, the potentials of the last row and of the last column are held at 0.
     Shapes: costs [B, n, m], source [B, n], target and start [B, m]; returns [B, n], [B, m].
     """
-    schedule: Schedule = [(ROWS, (1.0,)), (COLUMNS, (1.0,))] * iterations
-    potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(  # type: ignore[no-untyped-call]
-        *costs, source, target, schedule, dustbin, torch.zeros_like(source), start
-    )
+    schedule: Schedule = [(ROWS, PLAIN), (COLUMNS, PLAIN)] * iterations
+    starts = source, start  # that of the rows is not read
+    potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(*costs, source, target, schedule, dustbin, *starts)  # type: ignore[no-untyped-call]
     return potentials
 
 
@@ -81,10 +77,10 @@ def averaged_sinkhorn(
     with the columns, of half the iterations each: the same for (x, y) and, transposed, for (y, x).
 
     A half step maximises over its side, for every node of weight a by itself, a (u - exp(u - best)). Half as far again,
-    but upwards at most `LEAP` = 3/2 beyond, this is not lower than at the old u: exp(min(x / 2, 3/2)) - min(x / 2, 3/2)
-    <= exp(-x) + x where old is x below best, and exp(-x / 2) + x / 2 <= exp(x) - x where it is x above. So the dual
-    value never falls; it is concave, so that of the mean is not below the mean of both. The last half step of a run
-    goes no further than best: ten iterations come as near to the solution as twenty of `alternating_sinkhorn`.
+    but upwards at most `OVERSHOOT` = 3/2 beyond, this is not lower than at the old u: exp(min(x / 2, 3/2)) - min(x / 2,
+    3/2) <= exp(-x) + x where old is x below best, and exp(-x / 2) + x / 2 <= exp(x) - x where it is x above. So the
+    dual value never falls; it is concave, so that of the mean is not below the mean of both. The last half step of a
+    run goes no further than best: ten iterations come as near to the solution as twenty of `alternating_sinkhorn`.
     Shapes: as there, and start_row [B, n].
     """
     schedule: Schedule = [(COLUMNS, (0, OVER))]  # the runs go side by side, half a step apart
@@ -140,72 +136,52 @@ class _Sinkhorn(torch.autograd.Function):
         dustbin: bool,
         *starts: Tensor,
     ) -> tuple[Tensor, ...]:
-        domain = domain_of(scaled, kernel, source, target)
+        domain = LogDomain(scaled, source, target) if kernel is None else KernelDomain(kernel, source, target)
         runs = len(schedule[0][1])
-        states = [domain.enter(start[:, None]).expand(-1, runs, -1) for start in starts]
-        trace = []
+        states = [domain.from_potential(start[:, None]).expand(-1, runs, -1) for start in starts]
+        now = list(range(len(starts)))  # where the last state of each side is among all states
+        ctx.places = []
         for side, factors in schedule:
-            other, old = states[side - 1], states[side]  # of a single state, both are it
-            best = domain.softmin(side, other)
+            other, old = now[side - 1], now[side]  # of a single start, both are it
+            best = domain.softmin(side, states[other])
             if dustbin:
                 best[:, :, -1] = domain.zero
-            trace += [other, old, best]
-            states[side] = _relax(domain, old, best, factors)
+            ctx.places.append((other, old, len(states)))
+            states.append(best)
+            if factors != PLAIN:
+                states.append(_each_run(domain.relax, factors, states[old], best))
+            now[side] = len(states) - 1
         ctx.domain, ctx.schedule, ctx.dustbin = type(domain), schedule, dustbin
-        ctx.save_for_backward(domain.matrix, source, target, *trace)
-        return tuple(domain.leave(state).mean(1) for state in states)
+        ctx.save_for_backward(domain.matrix, source, target, *states)
+        return tuple(domain.to_potential(states[last]).mean(1) for last in now)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, source, target, *trace = ctx.saved_tensors
-        domain: Domain = ctx.domain(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
+        matrix, source, target, *states = ctx.saved_tensors
+        domain: KernelDomain = ctx.domain(matrix, source, target, weighed=any(ctx.needs_input_grad[2:4]))
         runs = len(ctx.schedule[0][1])
-        grads: list[Tensor | None] = [
-            (output[:, None].to(matrix.dtype) / runs).expand(-1, runs, -1) for output in outputs
-        ]
-        steps = zip(trace[0::3], trace[1::3], trace[2::3], ctx.schedule, strict=True)
-        for other, old, best, (side, factors) in reversed(list(steps)):
-            grad = grads[side]
-            assert grad is not None  # a half step before, that went to its best, has the other side's
-            grads[side], by_best = _pull_relax(domain, old, best, grad, factors)
+        grads: list[Tensor | None] = [(each[:, None].to(matrix.dtype) / runs).expand(-1, runs, -1) for each in outputs]
+        for (side, factors), (other, old, best) in zip(ctx.schedule[::-1], ctx.places[::-1], strict=True):
+            grad, grads[side] = grads[side], None
+            assert grad is not None  # a side that was set before has its gradient from the other one since
+            if factors != PLAIN:
+                grads[side] = by_old = _each_run(domain.relax_vjp, factors, states[old], states[best], grad)
+                grad = grad - by_old
             if ctx.dustbin:
-                by_best = by_best.clone()
-                by_best[:, :, -1] = 0
-            pulled, given = domain.pull(side, other, best, by_best), grads[side - 1]
+                grad = torch.nn.functional.pad(grad[:, :, :-1], (0, 1))
+            pulled, given = domain.softmin_vjp(side, states[other], states[best], grad), grads[side - 1]
             grads[side - 1] = pulled if given is None else given + pulled
         by_starts = [None if grad is None else grad.sum(1) for grad in grads]
         return domain.grad_scaled(), None, domain.grad_weight(ROWS), domain.grad_weight(COLUMNS), None, None, *by_starts
 
 
-def _relax(domain: Domain, old: Tensor, best: Tensor, factors: tuple[float, ...]) -> Tensor:
-    if len(set(factors)) > 1:
-        runs = zip(_runs(old), _runs(best), factors, strict=True)
-        return torch.cat([_relax(domain, one, found, (factor,)) for one, found, factor in runs], 1)
-    factor = factors[0]
-    return best if factor == 1 else old if factor == 0 else domain.relax(old, best, factor)
-
-
-def _pull_relax(
-    domain: Domain, old: Tensor, best: Tensor, grad: Tensor, factors: tuple[float, ...]
-) -> tuple[Tensor | None, Tensor]:
-    """The gradients of old, None where it went to best, and of best."""
-    if set(factors) == {1}:
-        return None, grad
-    by_olds = []
-    for one, found, each, factor in (
-        zip(_runs(old), _runs(best), _runs(grad), factors, strict=True)
-        if len(set(factors)) > 1
-        else [(old, best, grad, factors[0])]
-    ):
-        by_old = each * (1 - factor)
-        by_olds.append(torch.where(domain.leapt(one, found, factor), 0.0, by_old) if factor > 1 else by_old)
-    by_old = torch.cat(by_olds, 1)
-    return by_old, grad - by_old
-
-
-def _runs(state: Tensor) -> tuple[Tensor, ...]:
-    return state.chunk(state.size(1), 1)
+def _each_run(apply: Callable[..., Tensor], factors: tuple[float, ...], *states: Tensor) -> Tensor:
+    """What `apply` makes of a factor and states, run by run; of all runs at once where they have the same factor."""
+    if len(set(factors)) == 1:
+        return apply(factors[0], *states)
+    runs = zip(factors, *(state.chunk(len(factors), 1) for state in states), strict=True)
+    return torch.cat([apply(*run) for run in runs], 1)
 
 
 class _Plan(torch.autograd.Function):
@@ -221,7 +197,8 @@ class _Plan(torch.autograd.Function):
         corner: bool,
     ) -> Tensor:
         if kernel is None:
-            result = (_ratio(scaled, kernel, row, column) * source[:, :, None] * target[:, None, :]).to(source.dtype)
+            ratio = _ratio(scaled, kernel, row, column)
+            result = ratio.mul_(source[:, :, None]).mul_(target[:, None, :]).to(source.dtype)
         else:
             result = _scaled(kernel, source * row.exp(), target * column.exp())
         if not corner:
@@ -251,7 +228,7 @@ def _ratio(scaled: Tensor, kernel: Tensor | None, row: Tensor, column: Tensor) -
     """The plan per unit of both weights."""
     if kernel is not None:
         return _scaled(kernel, row.exp(), column.exp())
-    return (row[:, :, None] + column[:, None, :] - scaled).clamp_(max=BOUND).exp_()
+    return (row[:, :, None] + column[:, None, :]).sub_(scaled).clamp_(max=BOUND).exp_()
 
 
 def _scaled(matrix: Tensor, row: Tensor, column: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from grapheme_nn.loss.potentials import Costs, alternating_sinkhorn, transport_plan, with_kernels
 
@@ -37,29 +38,25 @@ def sinkhorn(
     source_mask, target_mask = _checked(cost, source_mask, target_mask, iterations, temperature)
     if not cost.numel():
         return cost * 0.0
-    if cost.dtype in (torch.float16, torch.bfloat16):
-        cost = cost.float()
-    scaled = cost / temperature
+    scaled = cost.to(torch.promote_types(cost.dtype, torch.float32)) / temperature
     source, target = source_mask.to(scaled.dtype), target_mask.to(scaled.dtype)
     if void is None:
-        # A side without nodes gets weights all the same, against 1 / 0, and loses its plan in the end.
-        nodes, others = source.sum(1, keepdim=True), target.sum(1, keepdim=True)
-        source = torch.where(nodes > 0, source / nodes.clamp(min=1), 1.0)
-        target = torch.where(others > 0, target / others.clamp(min=1), 1.0)
+        # A side without nodes gets the weights 1 in place of 0 / 0, and loses its plan in the end.
+        source, target = ((side / side.sum(1, keepdim=True)).nan_to_num_(1.0) for side in (source, target))
     else:
         _check_void(cost, *void)
         deletion, insertion = (side.to(scaled) / temperature for side in void)
         scaled = border(scaled, deletion, insertion)
         source, target = with_void(source, target)
+        source_mask, target_mask = _with_void_mask(source_mask), _with_void_mask(target_mask)
+    # The least cost is taken off: that changes no plan, and the kernel needs no room for large numbers.
     if masked:
         # Padding must not reach exp or a product, not even times 0: inf * 0 is NaN. It takes the least cost there is.
-        if void is not None:
-            source_mask, target_mask = (
-                torch.nn.functional.pad(m, (0, 1), value=True) for m in (source_mask, target_mask)
-            )
         kept = source_mask[:, :, None] & target_mask[:, None, :]
-        scaled = torch.where(kept, scaled, _least(scaled.detach(), kept))
-    scaled = scaled - scaled.detach().amin()  # changes no plan, and the kernel needs no room for large numbers
+        least = torch.where(kept, scaled.detach(), torch.inf).amin()
+        scaled = torch.where(kept, scaled - least, 0.0)
+    else:
+        scaled = scaled.sub_(scaled.detach().amin())
     (costs,) = with_kernels(scaled)
     with torch.autocast(cost.device.type, enabled=False):  # half precision would lose the plan
         row, column = alternating_sinkhorn(costs, source, target, torch.zeros_like(target), iterations)
@@ -131,18 +128,16 @@ def dustbin_sinkhorn(
             raise ValueError(
                 "costs must be finite where masks keep them, but are not: mask such pairs, or use a large finite cost"
             )
-        there, other = (torch.nn.functional.pad(mask, (0, 1), value=True) for mask in (source_mask, target_mask))
-        source, target, kept = there.double(), other.double(), there[:, :, None] & other[:, None, :]
+        there, other = _with_void_mask(source_mask), _with_void_mask(target_mask)
+        source, target, padding = there.double(), other.double(), ~(there[:, :, None] & other[:, None, :])
         zero = torch.zeros_like(target)
-        begin = zero
-        if start is not None:
-            begin = torch.nn.functional.pad(torch.where(target_mask, start[1].double(), 0.0), (0, 1))
+        begin = zero if start is None else pad(torch.where(target_mask, start[1].double(), 0.0), (0, 1))
         begin = torch.where(begin > scaled[:, -1], scaled[:, -1], begin)
         row, column = alternating_sinkhorn(Costs(scaled, None), source, target, begin, 1, dustbin=True)
         stride = max(int(300 / log(max(scaled.shape[1:]) + 1)), 1)
         for done in range(1, iterations, stride):
-            relative = torch.where(kept, scaled - row[:, :, None] - column[:, None, :], 0.0)
-            costs = Costs(relative, relative.detach().neg().exp_())
+            relative = (scaled - row[:, :, None]).sub_(column[:, None, :]).masked_fill_(padding, 0.0)
+            costs = Costs(relative, relative.detach().neg_().exp_())
             moved = alternating_sinkhorn(costs, source, target, zero, min(stride, iterations - done), dustbin=True)
             row, column = row + moved[0], column + moved[1]
         plan = transport_plan(Costs(scaled, None), source, target, row, column, corner=False)
@@ -155,7 +150,7 @@ def dustbin_sinkhorn(
 def border(cost: Tensor, deletion: Tensor, insertion: Tensor) -> Tensor:
     """The cost with a void row and column, [B, n + 1, m + 1]; the corner is 0."""
     wide = torch.cat([cost, deletion[:, :, None]], 2)
-    return torch.cat([wide, torch.nn.functional.pad(insertion, (0, 1))[:, None, :]], 1)
+    return torch.cat([wide, pad(insertion, (0, 1))[:, None, :]], 1)
 
 
 def with_void(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,9 +163,8 @@ def with_void(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([source, inserted + nothing], 1), torch.cat([target, deleted + nothing], 1)
 
 
-def _least(scaled: Tensor, kept: Tensor) -> Tensor:
-    least = torch.where(kept, scaled, torch.inf).amin()
-    return torch.where(least < torch.inf, least, 0.0)
+def _with_void_mask(mask: Tensor) -> Tensor:
+    return pad(mask, (0, 1), value=True)
 
 
 def _checked(

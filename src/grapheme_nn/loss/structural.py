@@ -1,4 +1,4 @@
-"""The room of the structural loss: how far one graph is from another, with a gradient to learn from."""
+"""A distance between graphs to learn from: Sinkhorn divergence of their nodes, overlap of their edges, density."""
 
 from math import ceil
 from typing import NamedTuple
@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from grapheme_nn.loss.kin import agreement, context, kin_term
-from grapheme_nn.loss.landing import edge_term
+from grapheme_nn.loss.edge_overlap import edge_term
+from grapheme_nn.loss.mean_embedding import agreement, context, embedding_term
 from grapheme_nn.loss.padded import Padded, pad_pair
 from grapheme_nn.loss.potentials import Costs, averaged_sinkhorn, symmetric_sinkhorn, transport_plan, with_kernels
 from grapheme_nn.loss.sinkhorn import check_options, with_void
@@ -17,28 +17,29 @@ from grapheme_nn.loss.sinkhorn import check_options, with_void
 class StructuralDistance(NamedTuple):
     """What `StructuralLoss` returns, for B pairs of graphs padded to n predicted and m target nodes."""
 
-    total: Tensor  # [B]: the weighted sum of the three terms
+    total: Tensor  # [B]: the weighted sum of the four terms
     mean: Tensor  # []: of total; what one trains on
     node: Tensor  # [B]
     edge: Tensor  # [B]
     clique: Tensor  # [B]
+    embedding: Tensor  # [B]: 0 without activations, or where it has no weight
     plan: Tensor  # [B, n, m]: which node went where; what a row or column lacks to 1 was deleted or inserted
 
 
 class StructuralLoss(torch.nn.Module):
-    """The distance between predicted and target graphs: of their nodes, of their edges, and of their density.
+    """The distance between predicted and target graphs: of their nodes, edges, density and activations.
 
-        total = node * N + edge * E + clique * Q
+        total = node * N + edge * E + clique * Q + embedding * R
 
-    **N** is the debiased cost of transport between the nodes of x and of y, and what their kin know of each other. With
-    cost C and temperature t,
+    **N** is the Sinkhorn divergence (Feydy et al., 2019), the debiased cost of entropic transport, between the nodes of
+    x and of y. With cost C and temperature t,
 
         W(x, y) = max_{f, g} <a, f> + <b, g> - t sum_ij a_i b_j exp((f_i + g_j - C_ij) / t)
-        N = W(x, y) - W(x, x) / 2 - W(y, y) / 2 + activation R
+        N = W(x, y) - W(x, x) / 2 - W(y, y) / 2
 
     where every node weighs 1 (a predicted one its `existence`) and on either side a void, the partner of what is
-    deleted or inserted, weighs as much as the nodes of the other. A pair of nodes costs what each would alone, and a
-    type, less what they share; to the void a node goes for `void` and what it costs alone:
+    deleted or inserted (as in graph edit distance), weighs as much as the nodes of the other. A pair of nodes costs
+    what each would alone, and a type, less what they share; to the void a node goes for `void` and what it costs alone:
 
         C_ij = alone_i + alone_j + type - shared_ij,    C_i,void = alone_i + void,    C_void,void = 0
         shared = type [same type] + activation <h, h'> / d + degree (min(out, out') + min(in, in')) + context <k, k'>
@@ -49,24 +50,25 @@ class StructuralLoss(torch.nn.Module):
     Two types are as far apart as two independent activations of unit variance. A graph without activations gives their
     weight to the type. Of predicted label distributions p, [same type] is p(label).
 
-    *The transport is never negative, after any number of iterations.* First f and g are found for x and y against
-    themselves, then those of x against y, starting from them. No step and no mean of two lowers the value of a concave
-    maximum (see `averaged_sinkhorn`, whose two runs share the iterations), and at its start it is
-    t/2 |a e^(f/t) - b e^(g/t)|^2 in
-    the norm of the kernel exp(-C / t). That is positive definite: what nodes share is a sum of inner products (min(p,
-    q) is one, too), the rest concerns one node alone, or is a constant that keeps the void at a distance. *It is 0 for
-    identical graphs*, since of a graph against itself next to no error of f is left (see `symmetric_sinkhorn`), and
-    from there it does not move.
+    *The kernel K = exp(-C / t) is positive semidefinite over all nodes and the void if void >= type / 2*, `type` with
+    the weight of activations where it went there. Proof: `shared` is a sum of inner products (min(p, q) is that of the
+    indicators of [0, p] and [0, q]), so exp(shared / t) = 1 + Q elementwise, where Q = shared / t + (shared / t)^2 / 2
+    + ... is positive semidefinite, as products of such matrices are (Schur). Up to factors exp(-alone / t) of rows and
+    columns, K is therefore exp(-type / t) Q between nodes, plus a matrix that repeats the entries of
 
-    **R** makes descent find the right matching. By transport alone, an activation goes to whichever is nearest, though
-    it be that of a node of another type in another place; there it stays. R compares the activations of kin, nodes of
-    the same type (with the same around them most of all): it is the square of a distance, and convex in activations.
+        [[exp(-type / t), exp(-void / t)], [exp(-void / t), 1]]
 
-        R = |sum_i w_i h_i phi_i - sum_j w_j h'_j phi'_j|^2 / d,  <phi_i, phi_j> = kin_ij = [same type] (1 + 8 <k, k'>)
-        w_i = existence_i / sqrt(1 + sum_j existence_j kin_ij),   j in the same graph
+    for nodes and void, whose determinant exp(-type / t) - exp(-2 void / t) is not negative just if void >= type / 2.
 
-    **E** asks how surely an edge (s, t) lands on an edge, o_xy(s, t) = sum over (s', t') of w' P[s, s'] P[t, t'], under
-    the plan P of N, and compares with how surely it lands on itself under its graph's own plan:
+    *N is never negative, after any number of iterations.* First f and g are found for x and y against themselves, then
+    those of x against y, starting from them. There N is t/2 |a e^(f/t) - b e^(g/t)|^2 in the norm of K, and no step and
+    no mean of two lowers the value of a concave maximum (see `averaged_sinkhorn`, whose two runs share the iterations).
+    *It is 0 for identical graphs*, since of a graph against itself next to no error of f is left (see
+    `symmetric_sinkhorn`), and from there it does not move.
+
+    **E** asks how much an edge (s, t) overlaps with edges, o_xy(s, t) = sum over (s', t') of w' P[s, s'] P[t, t'],
+    under the plan P of N, as fused Gromov-Wasserstein does (Vayer et al., 2019), and compares with how much it overlaps
+    with its own graph's under that graph's own plan:
 
         E = sum_{(s, t) in x} w (o_xx - o_xy)^2 + sum_{(s', t') in y} w' (o_yy - o_yx)^2
 
@@ -75,9 +77,16 @@ class StructuralLoss(torch.nn.Module):
 
     **Q** compares the density of out-degrees, out / n: `0.3 |difference of means| + 0.7 |difference of variances|`.
 
-    All is symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` int64 [n], `edge_index` [2, e], and
+    **R** is the distance of the kernel mean embeddings (Smola et al., 2007) of activations. By transport alone, an
+    activation goes to whichever is nearest, though it be that of a node of another type in another place; there it
+    stays. R compares those of nodes of the same type, with the same around them most of all, and is convex in them:
+
+        R = |sum_i w_i h_i phi_i - sum_j w_j h'_j phi'_j|^2 / d,    <phi_i, phi_j> = [same type] (1 + 8 <k, k'>)
+        w_i = existence_i / sqrt(1 + sum_j existence_j <phi_i, phi_j>),    j in the same graph
+
+    All is symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` integer [n], `edge_index` [2, e], and
     optionally `edge_weight` [e], not negative, and `activation` [n, d]; a predicted one may have `existence` [n] in
-    [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` int64 [m]. Memory O((n + m)^2) a pair.
+    [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` integer [m]. Memory O((n + m)^2) a pair.
     Read back from the device are the sizes, and the range of the costs (see `sinkhorn`).
     """
 
@@ -87,6 +96,7 @@ class StructuralLoss(torch.nn.Module):
         node: float = 1.0,
         edge: float = 0.5,
         clique: float = 2.0,
+        embedding: float = 0.7,
         iterations: int = 20,
         temperature: float = 0.1,
         type: float = 0.1,
@@ -97,8 +107,10 @@ class StructuralLoss(torch.nn.Module):
     ) -> None:
         super().__init__()
         check_options(iterations, temperature)
-        weights = {"node": node, "edge": edge, "clique": clique, "type": type, "activation": activation}
-        for name, weight in (weights | {"degree": degree, "context": context}).items():
+        terms = {"node": node, "edge": edge, "clique": clique, "embedding": embedding}
+        costs = {"type": type, "activation": activation, "degree": degree, "context": context}
+        self.options = terms | costs | {"void": void, "iterations": iterations, "temperature": temperature}
+        for name, weight in (terms | costs).items():
             if not 0 <= weight < float("inf"):
                 raise ValueError(f"the weight {name} must be finite and not negative, but is {weight}")
         if not (type + activation) / 2 <= void < float("inf"):
@@ -106,7 +118,7 @@ class StructuralLoss(torch.nn.Module):
                 f"void must be finite and at least (type + activation) / 2 = {(type + activation) / 2}, but is {void}: "
                 "the void would lie between the nodes, and the loss could fall below 0"
             )
-        self.node, self.edge, self.clique = node, edge, clique
+        self.node, self.edge, self.clique, self.embedding = node, edge, clique, embedding
         self.iterations, self.temperature = iterations, temperature
         self.type_weight, self.activation_weight = type, activation
         self.degree_weight, self.context_weight, self.void = degree, context, void
@@ -114,7 +126,7 @@ class StructuralLoss(torch.nn.Module):
     @classmethod
     def edit(cls) -> "StructuralLoss":
         """The setting that follows graph edit distance best."""
-        return cls(clique=0.0, type=0.5, activation=0.0, degree=0.5, context=0.4)
+        return cls(clique=0.0, embedding=0.0, type=0.5, activation=0.0, degree=0.5, context=0.4)
 
     def forward(self, predicted: Data, target: Data) -> StructuralDistance:
         x, y = pad_pair(predicted, target)
@@ -128,19 +140,17 @@ class StructuralLoss(torch.nn.Module):
         costs = with_kernels(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
         node, plans = _transport(costs, x.existence, y.existence, self.iterations)
         node = node * self.temperature
-        if x.activation is not None and self.activation_weight:
-            node = node + self.activation_weight * kin_term(x, y, same)
-        edge = edge_term(plans, x.edges, y.edges)
-        clique = _clique_term(x_side, y_side)
+        edge, clique = edge_term(plans, x.edges, y.edges), _clique_term(x_side, y_side)
         total = self.node * node + self.edge * edge + self.clique * clique
-        return StructuralDistance(total, total.sum() / max(total.size(0), 1), node, edge, clique, plans[2][:, :-1, :-1])
+        embedding = torch.zeros_like(total)
+        if x.activation is not None and self.embedding:
+            embedding = embedding_term(x, y, same)
+            total = total + self.embedding * embedding
+        mean = total.sum() / max(total.size(0), 1)
+        return StructuralDistance(total, mean, node, edge, clique, embedding, plans[2][:, :-1, :-1])
 
     def extra_repr(self) -> str:
-        return (
-            f"node={self.node}, edge={self.edge}, clique={self.clique}, iterations={self.iterations}, "
-            f"temperature={self.temperature}, type={self.type_weight}, activation={self.activation_weight}, "
-            f"degree={self.degree_weight}, context={self.context_weight}, void={self.void}"
-        )
+        return ", ".join(f"{name}={value}" for name, value in self.options.items())
 
     def _side(self, graph: Padded, same: Tensor) -> "_Side":
         there = graph.existence[:, :, None]

@@ -91,7 +91,7 @@ def _terms() -> tuple[Subject, ...]:
     known = ("activation", "edge_weight", "existence", "target")
     total = partial(_structural, "total")
     kinds = (("chains", CHAIN_PAIR), ("graphs", DAG_PAIR))
-    terms = (("node", every), ("edge", every), ("clique", by_edges), ("total", every))
+    terms = (("node", every), ("edge", every), ("clique", by_edges), ("embedding", every), ("total", every))
     return (
         *(
             Subject("StructuralLoss", f"{term}, {kind}", partial(_structural, term, edges, *names))

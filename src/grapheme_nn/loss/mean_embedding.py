@@ -1,4 +1,4 @@
-"""The room of kin: nodes of two graphs that are alike by what they are and by what is around them."""
+"""The distance between the kernel mean embeddings (Smola et al., 2007) of two graphs' activations."""
 
 from typing import Any
 
@@ -37,27 +37,27 @@ def context(x: Padded, y: Padded, same: Tensor) -> Tensor:
     return (after + before) / 2
 
 
-def kin_term(x: Padded, y: Padded, same: list[Tensor]) -> Tensor:
+def embedding_term(x: Padded, y: Padded, same: list[Tensor]) -> Tensor:
     """R of `StructuralLoss`, [B], from the agreement of x with itself, of y with itself, and of x with y."""
-    kernels = [_kinship(*both) for both in zip((x, y, x), (x, y, y), same, strict=True)]
+    kernels = [_kernel(*both) for both in zip((x, y, x), (x, y, y), same, strict=True)]
     h, k = _weighted(x, kernels[0]), _weighted(y, kernels[1])
-    distance: Tensor = _Distance.apply(h, k, *kernels)  # type: ignore[no-untyped-call]
+    distance: Tensor = _SquaredDistance.apply(h, k, *kernels)  # type: ignore[no-untyped-call]
     return distance / max(h.size(2), 1)
 
 
-def _kinship(x: Padded, y: Padded, same: Tensor) -> Tensor:
-    """How much two nodes are kin, [B, n, m]."""
-    return torch.addcmul(same, same, context(x, y, same), value=8)
+def _kernel(x: Padded, y: Padded, same: Tensor) -> Tensor:
+    """<phi_i, phi_j> of the nodes of two graphs, [B, n, m]."""
+    return context(x, y, same).mul_(8).add_(1).mul_(same)  # in place: new memory costs more than the arithmetic
 
 
-def _weighted(graph: Padded, kin: Tensor) -> Tensor:
+def _weighted(graph: Padded, kernel: Tensor) -> Tensor:
     """w_i h_i, [B, n, d]."""
     assert graph.activation is not None
-    around = torch.bmm(graph.existence[:, None, :], kin)[:, 0]
+    around = torch.bmm(graph.existence[:, None, :], kernel)[:, 0]
     return graph.activation * (graph.existence * (1 + around).rsqrt())[:, :, None]
 
 
-class _Distance(torch.autograd.Function):
+class _SquaredDistance(torch.autograd.Function):
     """<h, X h> - 2 <h, Z k> + <k, Y k> for symmetric X [B, n, n] and Y [B, m, m], and Z [B, n, m]: [B].
 
     h [B, n, d] and k [B, m, d]. Autograd would form the products with X, Y and Z once more.

@@ -1,4 +1,4 @@
-"""The room of landing: how surely the edges of one graph land on edges of another, under a plan between their nodes."""
+"""The overlap of the edges of two graphs under a transport plan between their nodes, as in Gromov-Wasserstein."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from grapheme_nn.loss.padded import Edges
 def edge_term(plans: list[Tensor], x: Edges, y: Edges) -> Tensor:
     """E of `StructuralLoss`, [B], under the plans of x and x, y and y, x and y, with a void each."""
     x_x, y_y, x_y = plans
-    (x_on_x, _), (y_on_y, _) = landing(x_x, x, x), landing(y_y, y, y)
-    x_on_y, y_on_x = landing(x_y, x, y)
+    (x_on_x, _), (y_on_y, _) = edge_overlap(x_x, x, x), edge_overlap(y_y, y, y)
+    x_on_y, y_on_x = edge_overlap(x_y, x, y)
     return x.total((x_on_x - x_on_y).square()) + y.total((y_on_y - y_on_x).square())
 
 
-def landing(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
-    """How surely each edge of x lands on edges of y, and each edge of y on edges of x.
+def edge_overlap(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
+    """How much each edge of x overlaps with edges of y, and each edge of y with edges of x.
 
         o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']
 
@@ -26,15 +26,15 @@ def landing(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
     O(e_x m + e_y n).
     """
     if x.chain is not None and y.chain is not None:
-        landed: tuple[Tensor, Tensor] = _Steps.apply(plan, x.chain, y.chain)  # type: ignore[no-untyped-call]
-        return landed
+        both: tuple[Tensor, Tensor] = _ChainOverlap.apply(plan, x.chain, y.chain)  # type: ignore[no-untyped-call]
+        return both
     plan = plan[:, :-1, :-1]
     back = plan.mT
     return x.inner(plan, y.successors(back).mT), y.inner(back, x.successors(plan).mT)
 
 
-class _Steps(torch.autograd.Function):
-    """`landing` on two chains, whose edges lead from a node to the next: sums over P[i, k] P[i + 1, k + 1].
+class _ChainOverlap(torch.autograd.Function):
+    """`edge_overlap` on two chains, whose edges lead from a node to the next: sums over P[i, k] P[i + 1, k + 1].
 
     As slices it would be as exact; but the adjoint of each slice fills and adds a plan of its own.
     """
