@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from grapheme_nn.morph import Merge
-from grapheme_nn.morph.truth import KINDS, expected_loss, random_problem
+from grapheme_nn.check.truth import KINDS, expected_loss, random_problem
 
 
 def gradient(value: torch.Tensor, merge: Merge, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

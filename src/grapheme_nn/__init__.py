@@ -30,59 +30,21 @@ __version__ = "0.2.0"
 
 # Where each public name lives. It is imported when somebody asks for it: the command's `--help` must not wait.
 _HOMES = {
-    "assignment": ("Assignment",),
-    "check": ("check_gradients", "gradient_report"),
-    "config": ("ModelConfig", "TrainConfig"),
-    "graph": (
-        *("UNITS", "Unit", "batch_to_texts", "graph_to_text", "is_acyclic", "levels"),
-        *("text_to_graph", "texts_to_batch", "topological_order"),
-    ),
-    "loss": ("StructuralLoss", "edit_distance", "sinkhorn"),
-    "model": ("GraphTransformNet",),
-    "morph": ("Lift", "LocalPool", "Merge", "Morph", "Operator", "Rewire", "SoftPool", "Split", "history", "reinforce"),
-    "objective": ("Comparison", "Objective"),
-    "predicted": ("PredictedGraph",),
-    "registry": ("MORPHS", "OBJECTIVES"),
-    "training": ("train",),
+    "assignment": "Assignment",
+    "check": "check_gradients gradient_report",
+    "config": "ModelConfig TrainConfig",
+    "graph": "UNITS Unit batch_to_texts graph_to_text is_acyclic levels text_to_graph texts_to_batch topological_order",
+    "loss": "StructuralLoss edit_distance sinkhorn",
+    "model": "GraphTransformNet",
+    "morph": "Lift LocalPool Merge Morph Operator Rewire SoftPool Split history reinforce",
+    "objective": "Comparison Objective",
+    "predicted": "PredictedGraph",
+    "registry": "MORPHS OBJECTIVES",
+    "training": "train",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = [
-    "MORPHS",
-    "OBJECTIVES",
-    "UNITS",
-    "Assignment",
-    "Comparison",
-    "GraphTransformNet",
-    "Lift",
-    "LocalPool",
-    "Merge",
-    "ModelConfig",
-    "Morph",
-    "Objective",
-    "Operator",
-    "PredictedGraph",
-    "Rewire",
-    "SoftPool",
-    "Split",
-    "StructuralLoss",
-    "TrainConfig",
-    "Unit",
-    "batch_to_texts",
-    "check_gradients",
-    "edit_distance",
-    "gradient_report",
-    "graph_to_text",
-    "history",
-    "is_acyclic",
-    "levels",
-    "reinforce",
-    "sinkhorn",
-    "text_to_graph",
-    "texts_to_batch",
-    "topological_order",
-    "train",
-]
+__all__ = sorted(_HOME_OF)
 
 
 def __getattr__(name: str) -> object:

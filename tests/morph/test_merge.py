@@ -15,7 +15,7 @@ from grapheme_nn import is_acyclic, texts_to_batch
 from grapheme_nn.morph import Merge, Morph, history, reinforce
 from grapheme_nn.morph.heads import memberships
 from grapheme_nn.morph.similarity import pair_cosines
-from grapheme_nn.morph.truth import expected_loss, random_problem
+from grapheme_nn.check.truth import expected_loss, random_problem
 
 CHAIN = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
 

@@ -1,6 +1,5 @@
 """Two batches of PyG graphs, checked and padded to dense tensors, as a loss compares them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
@@ -8,6 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
+
+from grapheme_nn.graph import is_chain
+from grapheme_nn.padding import Padding
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +91,8 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
             "a loss compares them pairwise"
         )
     dtype = _dtype(predicted, target)
-    facts = [*_facts(predicted, pointers[0]), *_facts(target, pointers[1]), *_ends(torch.cat(known))]
-    *table, least, most = torch.stack(facts).tolist()
+    ends = [end for integers in (predicted.edge_index, target.edge_index, torch.cat(known)) for end in _ends(integers)]
+    *table, least, most = torch.stack(ends).tolist()
     if not soft:
         known = _as_floats(known, dtype, exact=max(-least, most) < 2 / torch.finfo(dtype).eps)
     elif target.label.numel() and not 0 <= least <= most < predicted.label_log_prob.size(1):
@@ -99,8 +101,8 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
             f"{predicted.label_log_prob.size(1)} columns"
         )
     return (
-        _pad(predicted, "predicted", pointers[0], table[0:4], dtype, None if soft else known[0]),
-        _pad(target, "target", pointers[1], table[4:8], dtype, known[-1]),
+        _pad(predicted, "predicted", pointers[0], table[0:2], dtype, None if soft else known[0]),
+        _pad(target, "target", pointers[1], table[2:4], dtype, known[-1]),
     )
 
 
@@ -124,23 +126,23 @@ def _as_floats(identities: list[Tensor], dtype: torch.dtype, *, exact: bool) -> 
 
 
 def _pad(
-    graph: Data, side: str, pointer: Tensor, facts: list[int], dtype: torch.dtype, identity: Tensor | None
+    graph: Data, side: str, pointer: Tensor, ends: list[int], dtype: torch.dtype, identity: Tensor | None
 ) -> Padded:
-    """`facts`: the most nodes of a graph, whether its edges form chains, the least and the last node of edge_index."""
-    nodes, is_chain, least, most = facts
+    """`ends`: the least and the last node of edge_index."""
+    least, most = ends
     count = (graph.label_log_prob if identity is None else identity).size(0)
     if graph.edge_index.numel() and not 0 <= least <= most < count:
         wrong = least if least < 0 else most
         raise ValueError(f"edge_index of the {side} graph refers to node {wrong}, but it has {count} nodes")
     if pointer.device.type == "cpu":  # elsewhere it would cost a wait for the device
         _check_values(side, graph)
-    graphs = pointer.size(0) - 1
-    index, dense = _padding(pointer, nodes, count)
+    padding = Padding.of_counts(pointer.diff())
+    (graphs, nodes), index, dense = padding.mask.shape, padding.index, padding.dense
     source, target = graph.edge_index.long() if index is None else index[graph.edge_index.long()]
     ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=pointer.device)
     weight = graph.edge_weight.to(dtype) if "edge_weight" in graph else ones[: source.size(0)]
     chain = None
-    if is_chain and nodes:
+    if nodes and is_chain(graph.edge_index):
         chain = weight.new_zeros(graphs * nodes).index_add(0, source, weight).view(graphs, nodes)[:, :-1]
     return Padded(
         existence=dense(graph.existence.to(dtype) if "existence" in graph else ones[:count]),
@@ -151,33 +153,8 @@ def _pad(
     )
 
 
-def _padding(pointer: Tensor, nodes: int, count: int) -> tuple[Tensor | None, Callable[[Tensor], Tensor]]:
-    """The row of each node among B times `nodes`, None where there is no padding; and what puts values there."""
-    graphs, index = pointer.size(0) - 1, None
-    if count < graphs * nodes:
-        arange = torch.arange(graphs, device=pointer.device)
-        owner = torch.repeat_interleave(arange, pointer.diff(), output_size=count)
-        index = torch.arange(count, device=pointer.device) + (owner * nodes - pointer[owner])
-
-    def dense(values: Tensor) -> Tensor:
-        if index is not None:
-            values = values.new_zeros(graphs * nodes, *values.shape[1:]).index_copy(0, index, values)
-        return values.reshape(graphs, nodes, *values.shape[1:])
-
-    return index, dense
-
-
-def _facts(graph: Data, pointer: Tensor) -> list[Tensor]:
-    edges = graph.edge_index.long()
-    most_nodes = pointer.diff().max() if pointer.size(0) > 1 else pointer.new_zeros(())
-    is_chain = (edges[1] == edges[0] + 1).all().long()
-    return [most_nodes, is_chain, *_ends(edges)]
-
-
 def _ends(integers: Tensor) -> tuple[Tensor, Tensor]:
-    if not integers.numel():
-        return integers.new_zeros(()), integers.new_zeros(())
-    least, most = integers.aminmax()
+    least, most = (integers if integers.numel() else integers.new_zeros(1)).long().aminmax()
     return least, most
 
 

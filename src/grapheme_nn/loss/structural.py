@@ -12,6 +12,7 @@ from grapheme_nn.loss.mean_embedding import agreement, context, embedding_term
 from grapheme_nn.loss.padded import Padded, pad_pair
 from grapheme_nn.loss.potentials import Costs, averaged_sinkhorn, symmetric_sinkhorn, transport_plan, with_kernels
 from grapheme_nn.loss.sinkhorn import check_options, with_void
+from grapheme_nn.predicted import PredictedGraph
 
 
 class StructuralDistance(NamedTuple):
@@ -86,7 +87,8 @@ class StructuralLoss(torch.nn.Module):
 
     All is symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` integer [n], `edge_index` [2, e], and
     optionally `edge_weight` [e], not negative, and `activation` [n, d]; a predicted one may have `existence` [n] in
-    [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` integer [m]. Memory O((n + m)^2) a pair.
+    [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` integer [m]; or it is the `PredictedGraph`
+    that a network returns. Memory O((n + m)^2) a pair.
     Read back from the device are the sizes, and the range of the costs (see `sinkhorn`).
     """
 
@@ -128,7 +130,9 @@ class StructuralLoss(torch.nn.Module):
         """The setting that follows graph edit distance best."""
         return cls(clique=0.0, embedding=0.0, type=0.5, activation=0.0, degree=0.5, context=0.4)
 
-    def forward(self, predicted: Data, target: Data) -> StructuralDistance:
+    def forward(self, predicted: Data | PredictedGraph, target: Data) -> StructuralDistance:
+        if isinstance(predicted, PredictedGraph):
+            predicted, target = predicted.as_pair(target)
         x, y = pad_pair(predicted, target)
         with torch.autocast(x.existence.device.type, enabled=False):  # half precision would lose the plans
             return self._distance(x, y)
