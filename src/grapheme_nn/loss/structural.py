@@ -87,9 +87,9 @@ class StructuralLoss(torch.nn.Module):
 
     All is symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` integer [n], `edge_index` [2, e], and
     optionally `edge_weight` [e], not negative, and `activation` [n, d]; a predicted one may have `existence` [n] in
-    [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` integer [m]; or it is the `PredictedGraph`
-    that a network returns. Memory O((n + m)^2) a pair.
-    Read back from the device are the sizes, and the range of the costs (see `sinkhorn`).
+    [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` integer [m]; or it is what a network
+    returns, a `PredictedGraph`. Memory O((n + m)^2) a pair. Read back from the device are the sizes, and the range of
+    the costs (see `sinkhorn`).
     """
 
     def __init__(

@@ -244,6 +244,9 @@ class Operator(nn.Module):
             break
         return self.change(graph)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
+
     def change(self, graph: Morph) -> Morph:
         """The graph after the change."""
         raise TypeError(f"{type(self).__name__} does not define change(graph), which an operator is")

@@ -100,7 +100,7 @@ class Merge(Operator):
 
     def extra_repr(self) -> str:
         own = {name: getattr(self, name) for name in ("candidates", "estimator", "temperature", "reach", "ratio")}
-        return f"threshold={float(self.threshold):.3g}, " + ", ".join(
+        return f"threshold={float(self.threshold.detach()):.3g}, " + ", ".join(
             f"{name}={value!r}" for name, value in own.items()
         )
 
