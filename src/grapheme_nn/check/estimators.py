@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from grapheme_nn.check.table import Figure, Row
+from grapheme_nn.check.truth import Kind, Problem, expected_loss, random_problem
 from grapheme_nn.morph import Merge
 from grapheme_nn.morph.merge import Estimator
-from grapheme_nn.check.truth import Kind, Problem, expected_loss, random_problem
 
 PROBLEMS = 12
 SAMPLES = 16  # that gumbel is averaged over

@@ -19,10 +19,10 @@ from grapheme_nn.check.subjects.subject import (
     weights_of,
 )
 from grapheme_nn.check.surrogates import gated_edges, straight_through
+from grapheme_nn.check.truth import expected_loss
 from grapheme_nn.morph import LocalPool, Merge, Morph, Rewire, SoftPool, Split, reinforce
 from grapheme_nn.morph.merge import Estimator
 from grapheme_nn.morph.similarity import pair_cosines
-from grapheme_nn.check.truth import expected_loss
 
 SOURCE, TARGET = torch.tensor([0, 0, 1, 2, 3, 4, 5]), torch.tensor([0, 1, 1, 2, 0, 2, 1])  # node 0 in two clusters
 CLUSTER = torch.tensor([0, 0, 1, 2, 2, 2])
