@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Where each public name lives. It is imported when somebody asks for it: the command's `--help` must not wait for torch.
+# Where each public name lives. It is imported when somebody asks for it: `grapheme --help` must not wait for torch.
 _HOMES = {
     "assignment": ("Assignment",),
     "check": ("check_gradients", "gradient_report"),
     "config": ("ModelConfig", "TrainConfig"),
-    "graph": ("UNITS", "Unit", "batch_to_texts", "graph_to_text", "is_acyclic", "levels", "text_to_graph")
-    + ("texts_to_batch", "topological_order"),
+    "graph": (
+        *("UNITS", "Unit", "batch_to_texts", "graph_to_text", "is_acyclic", "levels", "text_to_graph"),
+        *("texts_to_batch", "topological_order"),
+    ),
     "loss": ("StructuralLoss", "edit_distance", "sinkhorn"),
     "model": ("GraphTransformNet",),
     "morph": ("Lift", "LocalPool", "Merge", "Morph", "Operator", "Rewire", "SoftPool", "Split", "history", "reinforce"),

@@ -31,8 +31,8 @@ class Assignment:
     merge takes the mean of its members, S[i, c] = 1 / size(c), and yet must not shrink the edges it carries along. So
     M = (S != 0) where no source has two targets, M = S where one has, M = M1 M2 where S = S1 S2; or M is given.
 
-    A source without entry is deleted; one that is whole (M = 1) in each of several targets was split. Everything is differentiable in features, edge weights, weight and membership.
-    The fields are not to be changed in place.
+    A source without entry is deleted; one that is whole (M = 1) in each of several targets was split. Everything is
+    differentiable in features, edge weights, weight and membership. The fields are not to be changed in place.
     """
 
     source: Tensor  # int64 [nnz]: row of each entry
@@ -90,15 +90,14 @@ class Assignment:
     ) -> Self:
         """As `unchecked`; `make` is called for source, target and weight when one of them is first asked for."""
         assignment = object.__new__(cls)
-        assignment.__dict__.update(
-            _make=make, num_sources=num_sources, num_targets=num_targets, membership=membership
-        )
+        assignment.__dict__.update(_make=make, num_sources=num_sources, num_targets=num_targets, membership=membership)
         return assignment
 
     def __getattr__(self, name: str) -> Tensor:
-        if name not in ("source", "target", "weight") or "_make" not in self.__dict__:
+        make = self.__dict__.get("_make")
+        if name not in ("source", "target", "weight") or make is None:
             raise AttributeError(f"an Assignment has no attribute {name!r}")
-        self.__dict__.update(zip(("source", "target", "weight"), self._make(), strict=True))
+        self.__dict__.update(zip(("source", "target", "weight"), make(), strict=True))
         made: Tensor = self.__dict__[name]
         return made
 

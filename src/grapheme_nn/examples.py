@@ -46,9 +46,7 @@ class Examples:
         shares = [float(np.isin(b, a).mean()) for a, b in zip(self.inputs, self.targets, strict=True) if b.size]
         return sum(shares) / max(len(shares), 1)
 
-    def batch(
-        self, rows: Sequence[int], *, unseen: float = 0.0, random: Random | None = None
-    ) -> tuple[Batch, Batch]:
+    def batch(self, rows: Sequence[int], *, unseen: float = 0.0, random: Random | None = None) -> tuple[Batch, Batch]:
         """The inputs and the targets of these rows.
 
         In a share `unseen` of them, chosen by `random`, one character that input and target have in common becomes one

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from math import ceil, inf
 from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -115,11 +116,16 @@ class Trainer:
         self.average.update_parameters(self.network)
         return total, counted
 
+    @property
+    def averaged(self) -> GraphTransformNet:
+        """The network with averaged weights: what is judged and saved."""
+        return cast(GraphTransformNet, self.average.module)
+
     def evaluate(self) -> tuple[float, float, str]:
         """Of the averaged weights: dev exact match, mean dev log-probability, and a warning where outputs collapsed."""
         features = [pair.features for pair in self.dev] if self.network.config.features else None
         wanted = [pair.target for pair in self.dev]
-        outputs, judged = self.average.module.judge([pair.input for pair in self.dev], wanted, features=features)
+        outputs, judged = self.averaged.judge([pair.input for pair in self.dev], wanted, features=features)
         right = sum(output == target for output, target in zip(outputs, wanted, strict=True))
         distinct, different = len(set(outputs)), len(set(wanted))
         warning = ""
@@ -150,11 +156,11 @@ class Trainer:
 
     def save_model(self, run: Run, out: Path) -> None:
         if self.accelerator.is_main_process:
-            self.average.module.save(out, card=_card(self, run), training=asdict(self.config))
+            self.averaged.save(out, card=_card(self, run), training=asdict(self.config))
 
     def write_metrics(self, run: Run, rate: float, out: Path) -> None:
         """Add the line of an epoch."""
-        line = {
+        line: dict[str, Any] = {
             "epoch": run.epoch,
             "step": run.total_steps,
             "loss": run.loss / max(run.counted, 1),

@@ -8,10 +8,10 @@ from random import Random
 from time import perf_counter
 
 from grapheme_nn.checkpoint import FILE, load_checkpoint
-from grapheme_nn.config import TrainConfig
+from grapheme_nn.config import Resolved, TrainConfig
 from grapheme_nn.data import Pair
 from grapheme_nn.model_folder import ModelError
-from grapheme_nn.trainer import METRICS, Resolved, Run, Trainer
+from grapheme_nn.trainer import METRICS, Run, Trainer
 
 STEPS_BETWEEN_CHECKPOINTS = 1000
 PERFECT_EPOCHS = 3  # in a row: then there is nothing left to learn from the dev pairs

@@ -14,6 +14,7 @@ from grapheme_nn.config import ModelConfig, TrainConfig
 from grapheme_nn.data import Pair, generate
 from grapheme_nn.examples import Examples, choose_parts, labels_in
 from grapheme_nn.model import GraphTransformNet
+from grapheme_nn.registry import OBJECTIVES
 from grapheme_nn.trainer import Trainer
 
 SEEDS, EPOCHS, MOST_EPOCHS, RATE = 20, 20, 200, 0.02
@@ -62,10 +63,11 @@ def falling(seed: int) -> Row:
 def training() -> Row:
     """The library's own training, dropout and all, on the same pairs: the loss falls below half, the texts come out."""
     shape = {"width": 32, "hidden": 16, "heads": 2, "layers": 1}
-    run = Training(PAIRS, PAIRS, TrainConfig(merge=True, dropout=0.1, unseen=0.0, **shape))  # type: ignore[arg-type]
+    morphs = ("merge", "lift", "split")
+    run = Trainer(PAIRS, PAIRS, TrainConfig(morphs=morphs, dropout=0.1, unseen=0.0, **shape))  # type: ignore[arg-type]
     losses = []
     for step in range(STEPS):
-        total, counted = run.step([[0, 1, 2]], STEP_RATE, Random(step), step)
+        total, counted = run.step([[0, 1, 2]], STEP_RATE, Random(step))
         losses.append(total / max(counted, 1))
     return _fell(f"training as shipped, {STEPS} steps", losses, count_right(run.network, PAIRS), len(PAIRS))
 
@@ -77,7 +79,7 @@ def converging(name: str, pairs: Sequence[Pair], *, seed: int = 0) -> Row:
     merging, but smaller and without dropout.
     """
     examples = Examples.of(pairs, "codepoint", "codepoint", with_features=False)
-    parts = choose_parts(examples.needed_parts("transport"))
+    parts = choose_parts(examples.needed_parts(OBJECTIVES["monotone"]()))
     shape = {"width": 64, "hidden": 48, "heads": 2, "layers": 1, "buckets": 64}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -69,8 +69,8 @@ def gradient_report(
 
     A copy of the model in float64 is examined, in the mode (`train` or `eval`) that the model is in. `loss(model,
     batch)` is what is differentiated, added up where it is not one number; floats in the batch are converted. A
-    `GraphTransformNet` needs none: its batch is a list of `Pair` or of (input, target), or two PyG batches, and its loss
-    that of its objective.
+    `GraphTransformNet` needs none: its batch is a list of `Pair` or of (input, target), or two PyG batches, and its
+    loss that of its objective.
 
     Compared are the entry with the largest gradient, a random sample of `entries` others, and, with a random sign for
     each, all entries at once. A parameter fails if the error is above `limit`, or if its gradient is zero everywhere

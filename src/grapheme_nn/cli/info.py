@@ -18,8 +18,8 @@ def info(
 
     Example: grapheme info runs/dates
     """
-    from grapheme_nn.model_folder import CONFIG, WEIGHTS
     from grapheme_nn.model import GraphTransformNet
+    from grapheme_nn.model_folder import CONFIG, WEIGHTS
 
     network = GraphTransformNet.load(model)
     config = json.loads((model / CONFIG).read_text(encoding="utf-8"))

@@ -68,7 +68,13 @@ class Morph:
         return cls(x, edge_index, edge_weight, batch, Assignment.identity(x.size(0), device=x.device), **more)
 
     def changed(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor | None, assignment: Assignment, **own: Any
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor,
+        batch: Tensor | None,
+        assignment: Assignment,
+        **own: Any,
     ) -> "Morph":
         """The graph that this one becomes by a change, with all that travels along a chain."""
         losses = dict(self.losses)
@@ -153,8 +159,8 @@ class Morph:
     @cached_property
     def _forward(self) -> Tensor:
         """Which edges point forward in the order, bool [e]."""
-        source, target = self.place[self.edge_index]
-        return source < target
+        forward: Tensor = self.place[self.edge_index[0]] < self.place[self.edge_index[1]]
+        return forward
 
     @cached_property
     def structure_edges(self) -> Tensor:

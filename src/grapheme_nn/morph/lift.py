@@ -13,8 +13,8 @@ class Lift(Operator):
     .. math:: x' = x_\text{before} + W (S x) + b, \qquad A' = A_\text{before}, \qquad S' = (S \neq 0)^T
 
     with S the assignment of the change taken back: a node hears from the clusters that it belongs to, as in a graph
-    U-Net (Gao and Ji, 2019). The history of merging and lifting leads from each node to the members of its cluster; what
-    a node *is* (`Morph.main_nodes`) it stays.
+    U-Net (Gao and Ji, 2019). The history of merging and lifting leads from each node to the members of its cluster;
+    what a node *is* (`Morph.main_nodes`) it stays.
 
     channels: d. The graph must have been changed by an operator before.
     """

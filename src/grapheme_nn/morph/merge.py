@@ -100,7 +100,9 @@ class Merge(Operator):
 
     def extra_repr(self) -> str:
         own = {name: getattr(self, name) for name in ("candidates", "estimator", "temperature", "reach", "ratio")}
-        return f"threshold={float(self.threshold):.3g}, " + ", ".join(f"{name}={value!r}" for name, value in own.items())
+        return f"threshold={float(self.threshold):.3g}, " + ", ".join(
+            f"{name}={value!r}" for name, value in own.items()
+        )
 
     def change(self, graph: Morph) -> Morph:
         pairs = self.pairs(graph)
@@ -201,7 +203,9 @@ class Merge(Operator):
         if graph.order is not None:
             carried, _ = assignment.connect(graph.structure_edges)
             own["order"] = _order(carried, plan.cluster, graph, k)
-        owner = None if graph.batch is None else torch.empty_like(graph.batch[:k]).scatter_(0, plan.cluster, graph.batch)
+        owner = (
+            None if graph.batch is None else torch.empty_like(graph.batch[:k]).scatter_(0, plan.cluster, graph.batch)
+        )
         return graph.changed(features, edges, weights, owner, assignment, **own)
 
     def _soft_morph(self, graph: Morph, plan: Plan, logit: Tensor) -> Morph:

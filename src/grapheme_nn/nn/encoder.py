@@ -38,7 +38,13 @@ class Encoder(nn.Module):
             condition = self._condition(batch)
             x = x + self.condition(condition.x.sum(1)).index_select(0, batch.batch)
         graph = Morph.start(
-            self.dropout(x), batch.edge_index, None, batch.batch, condition=condition, graphs=batch.num_graphs, unit=batch.x
+            self.dropout(x),
+            batch.edge_index,
+            None,
+            batch.batch,
+            condition=condition,
+            graphs=batch.num_graphs,
+            unit=batch.x,
         )
         encoded: Morph = self.layers(graph)
         return encoded

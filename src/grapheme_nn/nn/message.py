@@ -12,7 +12,8 @@ class Messages(nn.Module):
     .. math:: y = W'' \operatorname{relu}\big(W' [P^2 z, Pz, z, Fz, F^2 z]\big), \quad z = W x
 
     z, the message of a node, has half as many channels as x. P takes the mean over a node's predecessors, F over its
-    successors, weighed by the edges; on a chain they are shifts, and this is a convolution of width 1 + 2 hops. x, y: [B, n, d], padded.
+    successors, weighed by the edges; on a chain they are shifts, and this is a convolution of width 1 + 2 hops.
+    x, y: [B, n, d], padded.
     """
 
     def __init__(self, channels: int, *, hops: int = 2) -> None:
@@ -24,7 +25,9 @@ class Messages(nn.Module):
 
     def forward(self, x: Tensor, structure: Structure) -> Tensor:
         message = self.message(x)
-        gathered = self._shifted(message, structure) if structure.edge_index is None else self._along_edges(message, structure)
+        gathered = (
+            self._shifted(message, structure) if structure.edge_index is None else self._along_edges(message, structure)
+        )
         y: Tensor = self.out(self.combine(gathered).relu_())
         return y
 

@@ -36,9 +36,7 @@ class Recurrence(nn.Module):
         return torch.cat([there, back.gather(1, reverse.expand_as(back))], 2)
 
 
-def _level_by_level(
-    lstm: nn.LSTM, node: Tensor, structure: Structure, edge_index: Tensor, level: Tensor
-) -> Tensor:
+def _level_by_level(lstm: nn.LSTM, node: Tensor, structure: Structure, edge_index: Tensor, level: Tensor) -> Tensor:
     """The states of all nodes [nodes, hidden]: those of level 0 first, then of the nodes that wait for these alone."""
     source, target = edge_index
     weights = lstm.all_weights[0]

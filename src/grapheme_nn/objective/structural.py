@@ -1,4 +1,4 @@
-"""Structural objective: entropic transport of slots to target nodes at cost -log p(label), with edges under the plan."""
+"""Structural objective: entropic transport of slots to target nodes at cost -log p(label), edges under the plan."""
 
 import torch
 from torch import Tensor

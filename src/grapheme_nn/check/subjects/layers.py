@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from grapheme_nn.check.subjects.subject import Case, Subject, doubles, of_module
 from grapheme_nn.morph.base import Condition

@@ -1,6 +1,5 @@
 """The room of subjects that change graphs: assignments, and every morph on every way to its gradient."""
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
