@@ -21,7 +21,9 @@ def make_predicted(label_log_prob, slots, next_log_prob=None, edges=None):
     owner = torch.arange(len(slots)).repeat_interleave(torch.tensor(slots, dtype=torch.long))
     first = torch.tensor([0, *slots]).cumsum(0)
     parts = [chain(n) for n in slots] if edges is None else edges
-    edge_index = torch.cat([torch.zeros(2, 0, dtype=torch.long), *(p + f for p, f in zip(parts, first, strict=False))], 1)
+    edge_index = torch.cat(
+        [torch.zeros(2, 0, dtype=torch.long), *(p + f for p, f in zip(parts, first, strict=False))], 1
+    )
     graph = Morph.start(label_log_prob.new_zeros(owner.numel(), 1), edge_index, None, owner, graphs=len(slots))
     nothing = torch.zeros(label_log_prob.shape[:2], dtype=torch.long)
     label = torch.arange(2, label_log_prob.size(2))

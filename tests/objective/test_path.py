@@ -204,9 +204,7 @@ def test_a_slot_that_is_not_there_may_stand_anywhere():
     score[:, 2] = float("nan")  # vertex 2 is slot 1
     edges = band_log_softmax(score, slot_mask)
     assert not edges.isnan().any()
-    found = aligned(
-        label_log_prob, target, slot_mask=slot_mask, target_mask=rest["target_mask"], edge_log_prob=edges
-    )
+    found = aligned(label_log_prob, target, slot_mask=slot_mask, target_mask=rest["target_mask"], edge_log_prob=edges)
     walk = best_path(label_log_prob, edges)
     assert found.value.isfinite().all()
     assert found.plan[:, 1].eq(0).all()
