@@ -14,7 +14,7 @@ class Split(Operator):
         S[i, i parts + r] = 1
 
     Edges into a node go to its first child, edges out of it leave its last; from each child an edge of weight 1 goes to
-    the next. A DAG stays a DAG: every walk through the result is one through the graph before. No host copies.
+    the next. A DAG stays a DAG: every walk through the result is one through the graph before.
     """
 
     def __init__(self, channels: int, parts: int) -> None:
@@ -41,7 +41,7 @@ class Split(Operator):
         inner = torch.stack([child[:, :-1].flatten(), child[:, 1:].flatten()])
         outer = graph.edge_index * parts
         outer[0] += parts - 1
-        order = graph.order
+        order = graph.in_order  # children stay together: by levels alone, those of parallel nodes would alternate
         if order is not None:
             order = child[order].flatten()
         morph = graph.changed(
