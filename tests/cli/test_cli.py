@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -19,18 +18,21 @@ def test_version_is_printed(grapheme):
     assert result.output.strip() == __version__
 
 
-def test_help_does_not_wait_for_torch():
-    loaded = "import sys, grapheme_nn.cli; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", loaded], check=False).returncode == 0
-
-
-def test_help_answers_at_once(process):
-    times = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        process("--help").communicate()
-        times.append(time.perf_counter() - begin)
-    assert min(times) < 0.7
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["check", "--help"]])
+def test_help_waits_for_nothing_heavy(words):
+    heavy = ("torch", "torch_geometric", "scipy", "sympy", "networkx", "accelerate")
+    script = f"""
+import sys
+from grapheme_nn.cli import app
+try:
+    app({words!r})
+except SystemExit as end:
+    assert not end.code
+loaded = [name for name in {heavy!r} if name in sys.modules]
+sys.exit(f"help has loaded {{loaded}}" if loaded else 0)
+"""
+    found = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -56,7 +58,6 @@ def test_the_command_alone_shows_what_there_is(grapheme):
         (["train", "x.tsv", "--epochs", "0"], "'--epochs'"),
         (["train", "x.tsv", "--epochs", "many"], "'--epochs'"),
         (["train", "x.tsv", "--batch-size", "0"], "'--batch-size'"),
-        (["train", "x.tsv", "--loss", "mse"], "'--loss'"),
         (["train", "x.tsv", "--preset", "huge"], "'--preset'"),
         (["train", "x.tsv", "--target-unit", "letter"], "'--target-unit'"),
         (["train", "x.tsv", "--resume", "--overwrite"], "choose one of them"),
@@ -114,7 +115,7 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("name", [*BAD_FILES, "missing", "folder"])
 @pytest.mark.parametrize("command", ["train", "train --dev", "evaluate", "predict"])
-def test_a_file_that_cannot_be_used_is_named(grapheme, refused, name, command, tmp_path, model, roman):
+def test_a_file_that_cannot_be_used_is_named(grapheme, refused, name, command, tmp_path, model, numbers):
     file = tmp_path / "data.tsv"
     content, says = BAD_FILES.get(name, (None, "does not exist: check the path"))
     if content is not None:
@@ -124,7 +125,7 @@ def test_a_file_that_cannot_be_used_is_named(grapheme, refused, name, command, t
         says = "is a folder: give a file inside it"
     words = {
         "train": ["train", file],
-        "train --dev": ["train", roman, "--dev", file],
+        "train --dev": ["train", numbers, "--dev", file],
         "evaluate": ["evaluate", model, file],
         "predict": ["predict", model, file],
     }[command]

@@ -474,7 +474,7 @@ def test_empty_and_single_graphs_merge_into_themselves():
         ("not finite", lambda: Merge(0.5)(torch.full((2, 2), torch.nan), CHAIN[:, :1])),
         ("there are 5 edges", lambda: Merge()(chain_features(), CHAIN, torch.ones(4))),
         (r"x must be floating point of shape \[n, d\]", lambda: Merge()(torch.ones(6), CHAIN)),
-        ("batch has shape", lambda: Merge()(chain_features(), CHAIN, None, torch.zeros(5).long())),
+        ("batch must be one integer per node", lambda: Merge()(chain_features(), CHAIN, None, torch.zeros(5).long())),
         ("were not sampled", lambda: reinforce([Merge()(chain_features(), CHAIN)] * 2, [torch.ones(())] * 2)),
         ("two samples or more", lambda: reinforce([], [])),
     ],
