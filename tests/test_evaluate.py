@@ -5,6 +5,7 @@ from functools import cache
 from random import Random
 
 import pytest
+from grapheme_nn.inputs import units_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,6 @@ from grapheme_nn.evaluate import (
     similarity,
     structural_loss,
 )
-from grapheme_nn.inputs import units_of
 
 SHORT = st.text("abc ", max_size=7)
 
