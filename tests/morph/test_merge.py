@@ -1,7 +1,6 @@
 """Merging: what merges, that a DAG stays one, where gradients go, and the estimators against the enumerated truth."""
 
 import math
-from dataclasses import replace
 from itertools import product
 
 import networkx as nx
