@@ -9,8 +9,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from grapheme_nn.morph import Merge
 from grapheme_nn.check.truth import KINDS, expected_loss, random_problem
+from grapheme_nn.morph import Merge
 
 
 def gradient(value: torch.Tensor, merge: Merge, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

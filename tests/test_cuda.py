@@ -4,8 +4,11 @@ import pytest
 import torch
 
 from grapheme_nn import Assignment, texts_to_batch
-from grapheme_nn.loss import PathLoss, StructuralLoss, TransportLoss, edge_log_softmax, sinkhorn
+from grapheme_nn.config import ModelConfig
+from grapheme_nn.loss import StructuralLoss, sinkhorn
+from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.morph import LocalPool, Merge, Rewire, SoftPool, Split
+from grapheme_nn.registry import OBJECTIVES
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -71,18 +74,24 @@ def test_sinkhorn_and_the_structural_loss_agree_with_the_cpu(temperature):
         torch.testing.assert_close(on_gpu.cpu(), on_cpu)
 
 
-@pytest.mark.parametrize("loss", [PathLoss(reach=3), TransportLoss(), TransportLoss(order="soft")], ids=str)
-def test_losses_that_spell_agree_with_the_cpu(loss):
+@pytest.mark.parametrize("morphs", [("split",), ("merge", "lift", "split"), ("local_pool", "split")], ids=",".join)
+@pytest.mark.parametrize("loss", OBJECTIVES)
+def test_networks_and_objectives_agree_with_the_cpu(loss, morphs):
     torch.manual_seed(0)
-    labels, edges = torch.randn(3, 7, 5).double().log_softmax(dim=2), torch.randn(3, 8, 4).double()
-    target = torch.tensor([[1, 2, 3], [4, 4, 1], [2, 0, 0]])
-    target_mask = torch.tensor([[True] * 3, [True] * 3, [True, False, False]])
+    shape = {"width": 16, "hidden": 8, "heads": 2, "layers": 1, "dropout": 0.0, "buckets": 64}
+    model = GraphTransformNet(ModelConfig(tuple("abcdef"), loss=loss, morphs=morphs, **shape)).double()
+    target = texts_to_batch(["abc", "ffd", "", "be"])
     results = []
     for device in ("cpu", "cuda"):
-        own = labels.detach().to(device, copy=True).requires_grad_()
-        extra = {"edge_log_prob": edge_log_softmax(edges.to(device))} if isinstance(loss, PathLoss) else {}
-        spelled = loss(own, target.to(device), target_mask=target_mask.to(device), **extra)
-        spelled.mean.backward()
-        results.append([spelled.value, spelled.plan, own.grad])
+        model = model.to(device)
+        model.zero_grad()
+        predicted = model(BATCH.clone().to(device))
+        found = model.objective(predicted, target.clone().to(device))
+        found.mean.backward()
+        decoded = model.decode(predicted)
+        parts = [predicted.label_log_prob, predicted.history.dense(), found.value, found.plan, decoded.x]
+        parts += [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        assert all(part.device.type == device for part in parts)
+        results.append([part.detach().cpu() for part in parts])
     for on_cpu, on_gpu in zip(*results, strict=True):
-        torch.testing.assert_close(on_gpu.cpu(), on_cpu)
+        torch.testing.assert_close(on_gpu, on_cpu)

@@ -1,20 +1,31 @@
-"""The network runs on any DAG, spells what it can copy, and comes back from its folder as it went in."""
+"""The network is its chain of morphs, runs on any DAG, spells what it can copy, and comes back from its folder."""
 
 import json
 from dataclasses import replace
+from functools import reduce
+from math import exp
 
 import pytest
 import torch
+from torch import nn
 from torch_geometric.data import Batch, Data
 
-from grapheme_nn import GraphTransformNet, is_acyclic
-from grapheme_nn.graph import identities
-from grapheme_nn.inputs import batch_to_inputs, inputs_to_batch, pad, texts_to_inputs
-from grapheme_nn.loss.ctc import ctc_value, merge_repeats
-from grapheme_nn.model import LOSSES, ModelConfig, ModelError, transform_ensemble
-from grapheme_nn.nn.structure import Structure
-from grapheme_nn.spell import Targets
+from grapheme_nn import GraphTransformNet, StructuralLoss, is_acyclic, texts_to_batch
+from grapheme_nn.graph import name_identities
+from grapheme_nn.model import ModelConfig, ModelError, transform_ensemble
+from grapheme_nn.objective.ctc import ctc_value, merge_repeats
+from grapheme_nn.registry import OBJECTIVES
 
+LOSSES = ("monotone", "structural", "path", "ctc")
+PROBABILITIES = ("monotone", "path", "ctc")  # whose value is minus the log of a probability
+SPLIT, MERGED = ("split",), ("merge", "lift", "split")
+CHAINS_OF_MORPHS = (SPLIT, MERGED, ("merge", "split"), ("merge",), ("local_pool", "split"))
+MORE_CHAINS = (
+    *CHAINS_OF_MORPHS,
+    ("rewire", "split"),
+    ("soft_pool", "split"),
+    ("merge", "lift", "rewire", "merge", "split"),
+)
 TEXTS = ["graph", "a", "neuron", "élan", "☃", "ab"]
 FEATURES = [("V", "PST"), (), ("N",), ("N", "PL", "DAT"), ("V",), ("X",)]
 
@@ -25,33 +36,8 @@ def net(seed: int = 0, **options) -> GraphTransformNet:
     return GraphTransformNet(ModelConfig(**{"labels": tuple("abcdeghnpru"), **small, **options})).eval()
 
 
-def targets(*texts: str) -> Targets:
-    return Targets(*pad(identities(texts, "codepoint")))
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("merge", [False, True])
-def test_on_chains_shifts_give_what_edges_give(loss, merge):
-    model = net(loss=loss, merge=merge, features=("V", "N")).double()
-    inputs = texts_to_inputs(TEXTS, FEATURES, "codepoint")
-    assert inputs.structure.edge_index is None
-    edges = replace(inputs, structure=Structure(inputs.structure.mask, inputs.structure.edges()))
-    there = inputs.structure.mask.repeat_interleave(2, 1)
-    by_shifts, by_edges = model(inputs), model(edges)
-    torch.testing.assert_close(by_shifts.label_log_prob[there], by_edges.label_log_prob[there])
-    if loss == "path":
-        torch.testing.assert_close(by_shifts.edge_log_prob[:, 1:][there], by_edges.edge_log_prob[:, 1:][there])
-
-
-def test_texts_and_their_batch_are_the_same_input():
-    direct = texts_to_inputs(TEXTS, FEATURES, "codepoint")
-    batch = inputs_to_batch(TEXTS, FEATURES)
-    assert is_acyclic(batch.edge_index, batch.num_nodes)
-    through_graphs = batch_to_inputs(batch)
-    assert through_graphs.structure.edge_index is None
-    for name in ("unit", "feature", "feature_mask"):
-        assert torch.equal(getattr(direct, name), getattr(through_graphs, name))
-    assert torch.equal(direct.structure.mask, through_graphs.structure.mask)
+def value_of(model, inputs, *targets: str):
+    return model.objective(model(inputs), texts_to_batch(targets)).value
 
 
 def diamond(order: list[int]) -> Data:
@@ -62,10 +48,117 @@ def diamond(order: list[int]) -> Data:
     return Data(x=x, edge_index=number[torch.tensor([[0, 0, 1, 2], [1, 2, 3, 3]])])
 
 
+def random_dags() -> Batch:
+    """DAGs that are no chains, shuffled in their numbers, two of which share their units; and a node alone."""
+    generator = torch.Generator().manual_seed(0)
+    graphs = [diamond([0, 1, 2, 3]), diamond([3, 1, 2, 0])]
+    for n in (6, 9):
+        ends = torch.randint(0, n, (2, 2 * n), generator=generator).sort(0).values
+        number = torch.randperm(n, generator=generator)
+        x = torch.randint(97, 101, (n,), generator=generator)  # few units, so that some nodes are alike and merge
+        graphs.append(Data(x=x, edge_index=number[ends[:, ends[0] < ends[1]].unique(dim=1)]))
+    return Batch.from_data_list([*graphs, Data(x=torch.tensor([5]), edge_index=torch.zeros(2, 0, dtype=torch.long))])
+
+
+INPUTS = {"text": lambda: texts_to_batch(TEXTS), "graphs": random_dags}
+
+
+def by_hand(model, batch):
+    """What the network's docstring says it is, and the assignments of its morphs."""
+    graph = model.encoder(batch)
+    assignments = []
+    for morph in model.morphs:
+        graph = morph(graph)
+        assignments.append(graph.assignment.dense().double())
+    predicted = model.relabel(graph)
+    if model.next is not None:
+        predicted = replace(predicted, next_log_prob=model.next(predicted.x, predicted.mask))
+    return predicted, assignments
+
+
+def assert_the_network_is_its_chain(model, batch):
+    torch.manual_seed(1)
+    whole = model(batch)
+    torch.manual_seed(1)
+    predicted, assignments = by_hand(model, batch)
+    torch.testing.assert_close(whole.label_log_prob, predicted.label_log_prob, rtol=0, atol=0)
+    assert (whole.next_log_prob is None) == (model.next is None)
+    if model.next is not None:
+        torch.testing.assert_close(whole.next_log_prob, predicted.next_log_prob, rtol=0, atol=0)
+    for ours, theirs in zip(whole.edges(), predicted.edges(), strict=True):
+        assert torch.equal(ours, theirs)
+    ours, theirs = model.decode(whole), model.decode(predicted)
+    assert torch.equal(ours.x, theirs.x)
+    assert torch.equal(ours.edge_index, theirs.edge_index)
+    assert torch.equal(ours.batch, theirs.batch)
+    product = reduce(torch.matmul, assignments, torch.eye(batch.num_nodes, dtype=torch.float64))
+    torch.testing.assert_close(whole.history.dense().double(), product, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("morphs", MORE_CHAINS, ids=",".join)
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("merge", [False, True])
-def test_any_dag_goes_through_forward_and_backward(loss, merge):
-    model = net(loss=loss, merge=merge).train()
+def test_each_morph_called_by_hand_gives_what_the_network_gives(loss, morphs, kind, training):
+    assert_the_network_is_its_chain(net(loss=loss, morphs=morphs).train(training), INPUTS[kind]())
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", INPUTS)
+def test_the_default_network_is_its_chain_of_morphs_dropout_and_all(kind, training):
+    torch.manual_seed(0)
+    assert_the_network_is_its_chain(GraphTransformNet(ModelConfig(("a", "b"))).train(training), INPUTS[kind]())
+
+
+def test_merging_is_in_the_history():
+    model = net(morphs=("merge", "split"))
+    with torch.no_grad():
+        model.morphs[0][0].theta.fill_(-9.0)  # everything alike merges
+    predicted = model(texts_to_batch(["aaaa"]))
+    assert predicted.graph.num_nodes < 8
+    nodes, weights = predicted.history.contributors(0)
+    assert len(nodes) > 1
+    assert weights.sum().item() == pytest.approx(1)
+
+
+def test_all_registered_objectives_are_tested_here():
+    assert set(LOSSES) == set(OBJECTIVES)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("morphs", [SPLIT, MERGED], ids=",".join)
+def test_on_chains_shifts_give_what_edges_give(loss, morphs):
+    model = net(loss=loss, morphs=morphs, features=("V", "N")).double()
+    batch = texts_to_batch(TEXTS, features=FEATURES)
+    edges = batch.clone()
+    edges.edge_index = batch.edge_index.flip(1)  # the same edges, but not in order
+    by_shifts, by_edges = model(batch), model(edges)
+    assert by_shifts.graph.is_chain
+    assert not by_edges.graph.is_chain
+    there = by_shifts.mask
+    torch.testing.assert_close(by_shifts.label_log_prob[there], by_edges.label_log_prob[there])
+    if loss == "path":
+        torch.testing.assert_close(by_shifts.next_log_prob[:, 1:][there], by_edges.next_log_prob[:, 1:][there])
+
+
+def test_texts_with_features_are_what_pyg_makes_of_graphs_with_features():
+    ours = texts_to_batch(TEXTS, features=FEATURES)
+    assert is_acyclic(ours.edge_index, ours.num_nodes)
+    graphs = texts_to_batch(TEXTS).to_data_list()
+    for graph, names in zip(graphs, FEATURES, strict=True):
+        graph.feature = torch.tensor(name_identities(names), dtype=torch.long)
+    theirs = Batch.from_data_list(graphs, follow_batch=["feature"])
+    for name in ("x", "edge_index", "batch", "feature", "feature_batch"):
+        assert torch.equal(ours[name], theirs[name]), name
+    model = net(features=("V", "N"))
+    torch.testing.assert_close(model(ours).label_log_prob, model(theirs).label_log_prob)
+    assert [graph.feature.tolist() for graph in ours.to_data_list()] == [g.feature.tolist() for g in graphs]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("morphs", [SPLIT, MERGED], ids=",".join)
+def test_any_dag_goes_through_forward_and_backward(loss, morphs):
+    model = net(loss=loss, morphs=morphs).train()
     batch = Batch.from_data_list(
         [
             diamond([0, 1, 2, 3]),
@@ -75,40 +168,60 @@ def test_any_dag_goes_through_forward_and_backward(loss, merge):
     )
     prediction = model(batch)
     assert prediction.label_log_prob.shape == (3, 8, 13)
-    value = model.loss(prediction, targets("abcd", "ba", "a"))
+    value = model.objective(prediction, texts_to_batch(["abcd", "ba", "a"])).value
     value.sum().backward()
     assert value.isfinite().all()
     # The first slot of a graph is made from its source, wherever that has its number.
-    history = prediction.history
-    assert [history.contributors(slot)[0].tolist() for slot in (0, 8, 16)] == [[0], [7], [8]]
-    graph = prediction.graph()
-    assert graph.num_nodes == 18
-    assert is_acyclic(graph.edge_index, 18)
+    assert prediction.node[:, 0].tolist() == [0, 7, 8]
+    assert all(node in prediction.history.contributors(2 * node)[0] for node in (0, 7, 8))
+    edges, weights = prediction.edges()
+    assert is_acyclic(edges, 18)
+    assert ((weights >= 0) & (weights <= 1)).all()
+    data = prediction.as_data()
+    assert (data.num_graphs, data.label_log_prob.shape, data.existence.shape) == (3, (18, 12), (18,))
 
 
-def test_numbering_of_a_dag_does_not_matter():
-    model = net().double()
+@pytest.mark.parametrize("morphs", [SPLIT, MERGED, ("local_pool", "split")], ids=",".join)
+def test_numbering_of_a_dag_does_not_matter(morphs):
+    model = net(morphs=morphs).double()
     one, other = (
         model(Batch.from_data_list([diamond(order)])).label_log_prob for order in ([0, 1, 2, 3], [3, 1, 2, 0])
     )
     torch.testing.assert_close(one, other)
 
 
-def test_history_leads_from_nodes_to_slots_past_the_features():
-    history = net(features=("V",), parts=3)(inputs_to_batch(["ab", "c"], [("V", "PST"), ("V",)])).history
-    assert (history.num_sources, history.num_targets) == (6, 9)
-    assert [history.contributors(slot)[0].item() for slot in range(9)] == [2, 2, 2, 3, 3, 3, 5, 5, 5]
+@pytest.mark.parametrize("morphs", CHAINS_OF_MORPHS, ids=",".join)
+def test_what_else_is_in_a_batch_does_not_matter(morphs):
+    model, batch = net(morphs=morphs).double(), random_dags()
+    together = model(batch)
+    for item, graph in enumerate(batch.to_data_list()):
+        alone = model(Batch.from_data_list([graph]))
+        slots = int(alone.mask.sum())
+        assert slots == int(together.mask[item].sum())
+        torch.testing.assert_close(alone.label_log_prob[0], together.label_log_prob[item, :slots])
+
+
+def test_history_leads_from_nodes_to_slots():
+    history = net(features=("V",), parts=3)(texts_to_batch(["ab", "c"], features=[("V", "PST"), ("V",)])).history
+    assert (history.num_sources, history.num_targets) == (3, 9)
+    assert [history.contributors(slot)[0].item() for slot in range(9)] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("merge", [False, True])
-def test_gradient_reaches_every_parameter(loss, merge):
-    model = net(loss=loss, merge=merge, features=("V", "N"), parts=2).double().train()
+@pytest.mark.parametrize("morphs", MORE_CHAINS, ids=",".join)
+def test_gradient_reaches_every_parameter(loss, morphs):
+    model = net(loss=loss, morphs=morphs, features=("V", "N"), parts=2).double().train()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
-    inputs = texts_to_inputs(TEXTS, FEATURES, "codepoint")
-    model.loss(model(inputs), targets("graphs", "a", "neuro", "éé", "☃", "ba")).sum().backward()
+        for module in model.modules():  # so that some of the nodes merge, not all
+            if hasattr(module, "theta"):
+                module.temperature = 1.0
+    batch = texts_to_batch(TEXTS, features=FEATURES)
+    targets = ("grapec", "a", "neure", "ana", "c", "ba") if "split" in morphs else ("gr", "a", "n", "e", "c", "a")
+    prediction = model(batch)
+    found = model.objective(prediction, texts_to_batch(targets))
+    (found.mean + sum(prediction.graph.losses.values())).backward()
     dead = [name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
     assert dead == []
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
@@ -117,16 +230,72 @@ def test_gradient_reaches_every_parameter(loss, merge):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_gradients_of_the_whole_network_match_differences(loss):
     model = net(loss=loss, width=8, hidden=4, layers=1, buckets=4).double()
-    inputs, wanted = texts_to_inputs(["abé", "☃"], None, "codepoint"), targets("aaé", "c")
+    inputs, wanted = texts_to_batch(["abé", "☃"]), texts_to_batch(["aaé", "c"])
 
     def value(table):
-        prediction = torch.func.functional_call(model, {"embedding.table": table}, (inputs,))
-        return model.loss(prediction, wanted)
+        prediction = torch.func.functional_call(model, {"encoder.embedding.table": table}, (inputs,))
+        return model.objective(prediction, wanted).value
 
-    assert torch.autograd.gradcheck(value, model.embedding.table.detach().requires_grad_())
+    assert torch.autograd.gradcheck(value, model.encoder.embedding.table.detach().requires_grad_())
+
+
+def certain(labels, **options):
+    """A network that copies each unit, whatever it is, with certainty."""
+    model = net(parts=1, labels=labels, **options)
+    with torch.no_grad():
+        model.relabel.label.weight.zero_()
+        model.relabel.label.bias.fill_(-30.0)
+        model.relabel.label.bias[1] = 30.0
+        if model.next is not None:
+            # All steps are alike, so the walk of most slots is not the best one; make only the next slot reachable.
+            model.next.reach = 1
+            nn.init.zeros_(model.next.end.weight)
+            nn.init.constant_(model.next.end.bias, -9)
+            nn.init.zeros_(model.next.query.weight)
+            nn.init.zeros_(model.next.query.bias)
+    return model
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("kind", INPUTS)
+def test_the_structural_loss_takes_a_prediction_and_the_gradient_reaches_the_network(loss, kind):
+    model = net(loss=loss, morphs=MERGED).train()
+    batch = INPUTS[kind]()
+    distance = StructuralLoss()(*model(batch).as_pair(batch))
+    assert distance.total.shape == (batch.num_graphs,)
+    assert distance.total.isfinite().all()
+    distance.mean.backward()
+    for name in ("encoder.embedding.table", "morphs.2.children_of.weight", "relabel.label.weight"):
+        gradient = model.get_parameter(name).grad
+        assert gradient.isfinite().all()
+        assert gradient.any(), name
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_a_prediction_that_is_certain_and_right_has_no_structural_loss_and_a_wrong_one_has(kind):
+    model, batch = certain(tuple("abcdeghnpru")), INPUTS[kind]()
+    predicted = model(batch)
+    right = StructuralLoss()(*predicted.as_pair(batch)).total
+    assert right.abs().max() < 1e-3
+    other = batch.clone()
+    other.x = torch.full_like(batch.x, ord("r"))
+    assert (StructuralLoss()(*predicted.as_pair(other)).total > 0.1).all()
+    if kind == "graphs":
+        turned = batch.clone()
+        turned.edge_index = batch.edge_index.flip(0)
+        assert (StructuralLoss()(*predicted.as_pair(turned)).total[:4] > 0.1).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_empty_output_has_a_score(loss):
+    model = net(loss=loss, labels=("a",))
+    empty = model.log_probabilities(["xy", "xyz"], ["", ""])
+    beside = model.log_probabilities(["xy", "xyz"], ["", "a"])
+    assert empty[0] == pytest.approx(beside[0], abs=1e-5)
+    assert all(0 <= exp(value) <= 1 for value in empty)
+
+
+@pytest.mark.parametrize("loss", PROBABILITIES)
 def test_probabilities_of_all_short_texts_sum_to_one(loss):
     model = net(loss=loss, labels=("a", "b"), parts=1, width=8).double()
     wanted = ["", *"abx", *(p + q for p in "abx" for q in "abx")]  # x can be copied
@@ -154,7 +323,7 @@ def test_long_texts_run_in_smaller_batches(monkeypatch):
     together = model.transform(texts)
     seen = []
     monkeypatch.setattr("grapheme_nn.model.MOST_LOOKS", 900)
-    model.register_forward_hook(lambda module, arguments, result: seen.append(result.slot_mask.size(0)))
+    model.register_forward_hook(lambda module, arguments, result: seen.append(result.mask.size(0)))
     assert model.transform(texts) == together
     assert seen == [2, 1, 1]
 
@@ -174,27 +343,18 @@ def test_an_empty_target_has_the_same_probability_alone_and_beside_a_longer_one(
 
 
 def test_what_a_slot_copies_counts_with_what_it_spells():
-    prediction = net(loss="transport")(texts_to_inputs(["aé"], None, "codepoint"))
-    raw, merged = prediction.label_log_prob.exp(), prediction.merged.exp()
-    torch.testing.assert_close(merged.sum(2), torch.ones(1, 4))
-    torch.testing.assert_close(merged[0, 0, 2], raw[0, 0, 1] + raw[0, 0, 2])  # a is the first label
-    torch.testing.assert_close(merged[0, 2], raw[0, 2])  # é is none
+    prediction = net()(texts_to_batch(["aé"]))
+    raw, spelled = prediction.label_log_prob.exp(), prediction.spelled.exp()
+    torch.testing.assert_close(spelled.sum(2), torch.ones(1, 4))
+    torch.testing.assert_close(spelled[0, 0, 2], raw[0, 0, 1] + raw[0, 0, 2])  # a is the first label
+    assert spelled[0, 0, 1] == 0
+    torch.testing.assert_close(spelled[0, 2], raw[0, 2])  # é is none
 
 
 @pytest.mark.parametrize("unit", ["codepoint", "cluster", "symbol", "decomposed"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_network_that_only_copies_returns_units_it_has_never_seen(unit, loss):
-    model = net(loss=loss, parts=1, labels=("a",), input_unit=unit, target_unit=unit)
-    with torch.no_grad():
-        model.label.weight.zero_()
-        model.label.bias.copy_(torch.tensor([-9.0, 9.0, -9.0]))
-        if loss == "path":
-            model.end.weight.zero_()
-            model.end.bias.fill_(-9)
-            model.leave.weight.zero_()
-            model.leave.bias.zero_()
-            # All steps are alike, so the walk of most slots is not the best one; make only the next slot reachable.
-            model.config = replace(model.config, reach=1)
+    model = certain(("a",), loss=loss, input_unit=unit, target_unit=unit)
     text = "t͡ʃ 한 👩‍👩‍👧"
     assert model.transform([text]) == [text]
 
@@ -211,14 +371,15 @@ def test_ctc_agrees_with_torch_below_a_softmax_over_all_labels():
     log_prob = score.log_softmax(2)
     expected = torch.nn.functional.ctc_loss(log_prob.transpose(0, 1), target, slots, length, reduction="none")
     label = log_prob.gather(2, target[:, None].expand(-1, 6, -1))
-    value = ctc_value(label, log_prob[:, :, 0], torch.tensor([[0, 0, 2], [0, 1, 1]]), slots, length)
+    value, plan = ctc_value(label, log_prob[:, :, 0], torch.tensor([[0, 0, 2], [0, 1, 1]]), slots, length)
+    assert ((plan >= -1e-9) & (plan <= 1 + 1e-9)).all()
     torch.testing.assert_close(value, expected)
     torch.testing.assert_close(*(torch.autograd.grad(v.sum(), score, retain_graph=True)[0] for v in (value, expected)))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_model_comes_back_from_its_folder_as_it_went_in(loss, tmp_path):
-    model = net(loss=loss, features=("V",), merge=True, target_unit="symbol")
+    model = net(loss=loss, features=("V",), morphs=MERGED, target_unit="symbol")
     model.save(tmp_path / "model", card="# Test", training={"seed": 3})
     again = GraphTransformNet.load(tmp_path / "model")
     assert again.config == model.config
@@ -256,6 +417,7 @@ def change_config(folder, **changes):
         (lambda f: change_config(f, width=-1), "width must be"),
         (lambda f: change_config(f, width="wide"), "width must be"),
         (lambda f: change_config(f, loss="none"), "unknown loss"),
+        (lambda f: change_config(f, morphs=["fold"]), "unknown morph 'fold': choose one of merge"),
         (lambda f: change_config(f, labels=[1, 2]), "labels must be strings"),
         (lambda f: change_config(f, dropout="x"), "dropout"),
     ],
@@ -276,7 +438,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("grapheme_nn.folder._flush", full)
+    monkeypatch.setattr("grapheme_nn.model_folder._flush", full)
     with pytest.raises(OSError, match="No space left"):
         net(seed=2).save(tmp_path)
     assert GraphTransformNet.load(tmp_path).transform(TEXTS) == old.transform(TEXTS)
@@ -319,6 +481,18 @@ def test_an_ensemble_chooses_by_mean_log_probability():
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_network_that_has_diverged_has_no_loss_of_zero(loss):
     model = net(loss=loss)
-    torch.nn.init.constant_(model.label.weight, torch.nan)
-    value = model.loss(model(texts_to_inputs(["ab"], None, "codepoint")), targets("a"))
-    assert value.isnan().all()
+    torch.nn.init.constant_(model.relabel.label.weight, torch.nan)
+    if loss == "structural":  # of which no plan can be found at all
+        with pytest.raises(ValueError, match="finite"):
+            value_of(model, texts_to_batch(["ab"]), "a")
+        return
+    assert value_of(model, texts_to_batch(["ab"]), "a").isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("x", "edges"),
+    [(None, None), (torch.randn(3, 2), torch.zeros(2, 0).long()), (torch.randn(3), torch.zeros(2, 0).long())],
+)
+def test_a_batch_that_does_not_say_what_its_nodes_are_is_refused(x, edges):
+    with pytest.raises(ValueError, match="x must be one integer per node"):
+        net()(Data(x=x, edge_index=edges))

@@ -94,9 +94,10 @@ class Assignment:
         return assignment
 
     def __getattr__(self, name: str) -> Tensor:
-        if name not in ("source", "target", "weight") or "_make" not in self.__dict__:
+        make = self.__dict__.get("_make")
+        if name not in ("source", "target", "weight") or make is None:
             raise AttributeError(f"an Assignment has no attribute {name!r}")
-        self.__dict__.update(zip(("source", "target", "weight"), self.__dict__["_make"](), strict=True))
+        self.__dict__.update(zip(("source", "target", "weight"), make(), strict=True))
         made: Tensor = self.__dict__[name]
         return made
 

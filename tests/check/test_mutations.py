@@ -3,13 +3,15 @@
 import pytest
 import torch
 
-from grapheme_nn import GraphTransformNet, assignment, training
+from grapheme_nn import GraphTransformNet, assignment
 from grapheme_nn.check import descent, estimators, gradients
-from grapheme_nn.check.subjects import SUBJECTS
+from grapheme_nn.check.subjects import subjects
 from grapheme_nn.check.table import Row
 from grapheme_nn.loss import edge_overlap
 from grapheme_nn.morph import Merge, merge
 from grapheme_nn.nn import aggregation
+from grapheme_nn.nn.encoder import Encoder
+from grapheme_nn.trainer import Trainer
 
 
 @pytest.fixture
@@ -20,9 +22,9 @@ def red(grapheme, monkeypatch):
     """
 
     def run(parts, *culprits, nets=(), promises=()):
-        chosen = [subject for subject in SUBJECTS if any(part in f"{subject.group} {subject.name}" for part in parts)]
-        monkeypatch.setattr(gradients, "SUBJECTS", chosen)
-        monkeypatch.setattr(gradients, "NETS", nets)
+        chosen = [subject for subject in subjects() if any(part in f"{subject.group} {subject.name}" for part in parts)]
+        monkeypatch.setattr(gradients, "subjects", lambda: chosen)
+        monkeypatch.setattr(gradients, "OBJECTIVES", nets)
         monkeypatch.setattr(gradients, "ENTRIES", 0)
         monkeypatch.setattr(estimators, "PROMISES", promises)
         result = grapheme("check", "gradients")
@@ -131,20 +133,21 @@ def test_dropout_that_is_left_on(red, monkeypatch):
     failed = red(
         ["Layer, with features"],
         "layers Layer, with features: x",
-        "net, transport dropout (Dropout)",
-        nets=("transport",),
+        "net, monotone encoder.dropout (Dropout)",
+        nets=("monotone",),
     )
     assert any("is dropout left on" in name for name in failed)
 
 
 def test_dropout_that_does_not_ask_whether_it_is_in_training(red, monkeypatch):
-    encode = GraphTransformNet.encode
+    encode = Encoder.forward
 
-    def dropping(self, inputs):
-        return torch.nn.functional.dropout(encode(self, inputs), self.config.dropout, True)
+    def dropping(self, batch):
+        graph = encode(self, batch)
+        return graph.with_features(torch.nn.functional.dropout(graph.x, 0.3, True))
 
-    monkeypatch.setattr(GraphTransformNet, "encode", dropping)
-    failed = red([], "net, path on the way to norm (LayerNorm)", nets=("path",))
+    monkeypatch.setattr(Encoder, "forward", dropping)
+    failed = red([], "net, path encoder (Encoder)", nets=("path",))
     assert len(failed) == 1
 
 
@@ -163,13 +166,13 @@ def test_what_no_optimiser_moves(red, monkeypatch, frozen):
     def rigid(self, config):
         init(self, config)
         if frozen:
-            self.label.bias.requires_grad_(False)
+            self.relabel.label.bias.requires_grad_(False)
         else:
-            del self.label.bias
-            self.label.bias = torch.zeros(2 + len(config.labels), dtype=torch.float64)
+            del self.relabel.label.bias
+            self.relabel.label.bias = torch.zeros(2 + len(config.labels), dtype=torch.float64)
 
     monkeypatch.setattr(GraphTransformNet, "__init__", rigid)
-    failed = red([], "net, ctc label.bias: it is", nets=("ctc",))
+    failed = red([], "net, ctc relabel.label.bias: it is", nets=("ctc",))
     assert len(failed) == 1
 
 
@@ -187,7 +190,7 @@ def test_a_threshold_that_no_gradient_reaches(red, monkeypatch):
 
 
 def test_training_that_goes_uphill(grapheme, monkeypatch):
-    step = training.Training.step
+    step = Trainer.step
 
     def stepping(self, *arguments):
         for parameter in self.network.parameters():
@@ -195,7 +198,7 @@ def test_training_that_goes_uphill(grapheme, monkeypatch):
                 parameter.register_hook(torch.neg)
         return step(self, *arguments)
 
-    monkeypatch.setattr(training.Training, "step", stepping)
+    monkeypatch.setattr(Trainer, "step", stepping)
     monkeypatch.setattr(descent, "SEEDS", 0)
     monkeypatch.setattr(descent, "converging", lambda *arguments: Row("descent", "", "", True, {}))
     result = grapheme("check", "descent")
@@ -216,7 +219,7 @@ def test_a_parameter_that_is_not_used(red, monkeypatch):
 
 
 def test_an_operator_that_breaks_is_a_row_that_failed(red, monkeypatch):
-    def broken(self, edge_index, batch):
+    def broken(self, graph):
         raise RuntimeError("no pairs today")
 
     monkeypatch.setattr(Merge, "pairs", broken)

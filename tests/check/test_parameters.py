@@ -9,7 +9,8 @@ from grapheme_nn import GraphTransformNet
 from grapheme_nn.check import gradient_report
 from grapheme_nn.check.nets import FEATURED, small_net
 from grapheme_nn.check.parameters import batch_of
-from grapheme_nn.model import ModelConfig
+from grapheme_nn.config import ModelConfig
+from grapheme_nn.registry import OBJECTIVES
 
 BATCH = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
@@ -120,14 +121,14 @@ def ours(loss, **more):
     return GraphTransformNet(ModelConfig(("a", "b", "x", "y"), loss=loss, **shape, **more)).eval()
 
 
-@pytest.mark.parametrize("loss", ["transport", "path", "ctc"])
+@pytest.mark.parametrize("loss", OBJECTIVES)
 def test_a_network_of_ours_needs_only_pairs(loss):
     report = gradient_report(ours(loss), [("abc", "ab"), ("xyz", "xy")], entries=0)
     assert report, str(report)
 
 
 def test_pairs_and_what_they_become_are_the_same_batch():
-    model = ours("transport", features=("V", "PST", "N"))
+    model = ours("monotone", features=("V", "PST", "N"))
     one, other = (gradient_report(model, batch, entries=0) for batch in (FEATURED, batch_of(model, FEATURED)))
     assert one == other
     assert one
@@ -136,8 +137,8 @@ def test_pairs_and_what_they_become_are_the_same_batch():
 def test_a_hard_decision_has_no_gradient_of_differences():
     report = gradient_report(small_net(FEATURED).train(), FEATURED, entries=0)
     wrong = [each.name for each in report.parameters if not each.passed]
-    assert "coarse.merge.theta" in wrong
-    assert "label.weight" not in wrong  # what comes after the decision is exact
+    assert "morphs.0.0.theta" in wrong
+    assert "relabel.label.weight" not in wrong  # what comes after the decision is exact
 
 
 def test_chance_between_two_modules_is_found_there():

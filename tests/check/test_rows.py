@@ -5,9 +5,10 @@ from pathlib import Path
 
 from grapheme_nn.check import descent, determinism, threshold
 from grapheme_nn.check.run import CHECKS
-from grapheme_nn.check.subjects import SUBJECTS
+from grapheme_nn.check.subjects import subjects
 from grapheme_nn.check.table import WIDTH, render
 from grapheme_nn.nn import HOWS
+from grapheme_nn.registry import OBJECTIVES
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -30,13 +31,15 @@ def test_operators_and_losses_are_right_to_a_millionth_and_networks_to_a_ten_tho
 
 def test_every_subject_and_every_parameter_has_its_rows(checked):
     names = [row.full_name for row in checked]
-    assert all(any(name.startswith(f"{s.group} {s.name}".strip()) for name in names) for s in SUBJECTS)
+    assert all(any(name.startswith(f"{s.group} {s.name}".strip()) for name in names) for s in subjects())
     assert all(f"aggregate {how}: message" in names for how in HOWS)
-    for loss in ("transport", "path", "ctc"):
-        assert {"embedding.table", "feature_embedding.table", "coarse.merge.theta", "split.children_of.weight"} <= {
+    parts = {"encoder.embedding.table", "encoder.feature_embedding.table", "morphs.0.0.theta", "morphs.1.linear.weight"}
+    for loss in OBJECTIVES:
+        assert parts | {"morphs.2.children_of.weight", "relabel.label.weight"} <= {
             row.name for row in of(checked, "gradients", f"net, {loss}")
         }
-    assert "net, path leave.weight" in names
+        assert any(name.startswith(f"objectives {loss}, graphs") for name in names)
+    assert "net, path next.query.weight" in names
 
 
 def test_the_loss_falls_at_every_step_for_20_seeds_of_20_and_then_the_texts_come_out(checked):

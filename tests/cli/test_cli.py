@@ -18,20 +18,21 @@ def test_version_is_printed(grapheme):
     assert result.output.strip() == __version__
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_loads_nothing_heavy(command):
-    program = f"""
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["check", "--help"]])
+def test_help_waits_for_nothing_heavy(words):
+    heavy = ("torch", "torch_geometric", "scipy", "sympy", "networkx", "accelerate")
+    script = f"""
 import sys
 from grapheme_nn.cli import app
 try:
-    app("{command} --help".split())
-finally:
-    heavy = "accelerate matplotlib networkx numpy rapidfuzz safetensors scipy sympy torch torch_geometric"
-    print(sorted(set(heavy.split()) & set(sys.modules)), file=sys.stderr)
+    app({words!r})
+except SystemExit as end:
+    assert not end.code
+loaded = [name for name in {heavy!r} if name in sys.modules]
+sys.exit(f"help has loaded {{loaded}}" if loaded else 0)
 """
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "Usage:" in found.stdout
-    assert found.stderr == "[]\n"
+    found = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -57,7 +58,6 @@ def test_the_command_alone_shows_what_there_is(grapheme):
         (["train", "x.tsv", "--epochs", "0"], "'--epochs'"),
         (["train", "x.tsv", "--epochs", "many"], "'--epochs'"),
         (["train", "x.tsv", "--batch-size", "0"], "'--batch-size'"),
-        (["train", "x.tsv", "--loss", "mse"], "'--loss'"),
         (["train", "x.tsv", "--preset", "huge"], "'--preset'"),
         (["train", "x.tsv", "--target-unit", "letter"], "'--target-unit'"),
         (["train", "x.tsv", "--resume", "--overwrite"], "choose one of them"),
@@ -71,7 +71,7 @@ def test_the_command_alone_shows_what_there_is(grapheme):
         (["generate", "weather", "-o", "x.tsv"], "unknown task 'weather': choose one of dates, numbers"),
         (["generate", "roman", "-o", "x.tsv", "--count", "4000"], "roman gives 1 to 3,999 different pairs"),
         (["generate", "roman", "-o", "x.tsv", "--count", "0"], "'--count'"),
-        (["generate", "roman", "-o", "x.tsv", "--count", "9", "--level", "2"], "roman has no levels"),
+        (["generate", "roman", "-o", "x.tsv", "--count", "9", "--level", "2"], "only arithmetic has levels"),
         (["generate", "arithmetic", "-o", "x.tsv", "--level", "8"], "arithmetic has levels 1 to 7"),
         (["generate", "dates", "-o", "x.csv"], "must end in .tsv or .jsonl"),
         (["check"], "Missing argument"),
@@ -80,7 +80,7 @@ def test_the_command_alone_shows_what_there_is(grapheme):
             "'everything' is not one of 'gradients', 'descent', 'determinism', 'threshold', 'all'",
         ),
         (["check", "descent", "--plot", "x.png"], "check descent has none"),
-        (["check", "threshold", "--plot", "x.txt"], "must end in one of "),
+        (["check", "threshold", "--plot", "x.jpg"], "must end in .png or .txt"),
         (
             ["check", "all", "--plot", "no/such/x.png"],
             "--plot no/such/x.png cannot be written: is there such a folder",
@@ -115,7 +115,7 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("name", [*BAD_FILES, "missing", "folder"])
 @pytest.mark.parametrize("command", ["train", "train --dev", "evaluate", "predict"])
-def test_a_file_that_cannot_be_used_is_named(grapheme, refused, name, command, tmp_path, model, roman):
+def test_a_file_that_cannot_be_used_is_named(grapheme, refused, name, command, tmp_path, model, numbers):
     file = tmp_path / "data.tsv"
     content, says = BAD_FILES.get(name, (None, "does not exist: check the path"))
     if content is not None:
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_used_is_named(grapheme, refused, name, command, t
         says = "is a folder: give a file inside it"
     words = {
         "train": ["train", file],
-        "train --dev": ["train", roman, "--dev", file],
+        "train --dev": ["train", numbers, "--dev", file],
         "evaluate": ["evaluate", model, file],
         "predict": ["predict", model, file],
     }[command]

@@ -28,24 +28,24 @@ def test_lines_come_in_and_tsv_goes_out(grapheme, model):
     assert {len(row) for row in found} == {2}
 
 
-def test_a_file_is_read_as_the_standard_input_is(grapheme, model, roman):
-    plain = "".join(f"{pair.input}\n" for pair in read_pairs(roman))
-    assert grapheme("predict", model, roman).stdout == grapheme("predict", model, "-", given=plain).stdout
+def test_a_file_is_read_as_the_standard_input_is(grapheme, model, numbers):
+    plain = "".join(f"{pair.input}\n" for pair in read_pairs(numbers))
+    assert grapheme("predict", model, numbers).stdout == grapheme("predict", model, "-", given=plain).stdout
 
 
-def test_the_size_of_batches_changes_nothing(grapheme, model, roman):
-    assert grapheme("predict", model, roman, "--batch-size", 7).stdout == grapheme("predict", model, roman).stdout
+def test_the_size_of_batches_changes_nothing(grapheme, model, numbers):
+    assert grapheme("predict", model, numbers, "--batch-size", 7).stdout == grapheme("predict", model, numbers).stdout
 
 
-def test_scores_are_probabilities_in_a_third_column(grapheme, model, roman):
-    found = rows(grapheme("predict", model, roman, "--scores"))
+def test_scores_are_probabilities_in_a_third_column(grapheme, model, numbers):
+    found = rows(grapheme("predict", model, numbers, "--scores"))
     assert len(found) == 60
     assert all(0 <= float(score) <= 1 for _, _, score in found)
 
 
-def test_several_models_vote(grapheme, model, roman):
-    alone = rows(grapheme("predict", model, roman, "--scores"))
-    assert rows(grapheme("predict", model, roman, "--scores", "--with", model, "--with", model)) == alone
+def test_several_models_vote(grapheme, model, numbers):
+    alone = rows(grapheme("predict", model, numbers, "--scores"))
+    assert rows(grapheme("predict", model, numbers, "--scores", "--with", model, "--with", model)) == alone
 
 
 def test_models_that_do_not_fit_together_are_refused(grapheme, refused, model, featured):
@@ -109,22 +109,22 @@ def test_a_reader_that_goes_away_is_no_trouble(process, model, tmp_path):
     assert running.wait(timeout=60) == 1
 
 
-def test_figures_are_those_of_the_library(grapheme, model, roman):
-    pairs = read_pairs(roman)
-    predicted = [row[1] for row in rows(grapheme("predict", model, roman))]
+def test_figures_are_those_of_the_library(grapheme, model, numbers):
+    pairs = read_pairs(numbers)
+    predicted = [row[1] for row in rows(grapheme("predict", model, numbers))]
     figures = evaluate(predicted, [pair.target for pair in pairs])._asdict()
-    found = json.loads(grapheme("evaluate", model, roman, "--json").stdout)
+    found = json.loads(grapheme("evaluate", model, numbers, "--json").stdout)
     assert found == pytest.approx(figures)
-    shown = grapheme("evaluate", model, roman).stdout
+    shown = grapheme("evaluate", model, numbers).stdout
     assert f"{found['symbol_error_rate']:.2%}" in shown
     assert "structural loss" in shown
 
 
-def test_the_commonest_confusions_are_listed(grapheme, model, roman):
-    found = json.loads(grapheme("evaluate", model, roman, "--json", "--errors", 3).stdout)["confusions"]
+def test_the_commonest_confusions_are_listed(grapheme, model, numbers):
+    found = json.loads(grapheme("evaluate", model, numbers, "--json", "--errors", 3).stdout)["confusions"]
     assert len(found) == 3
     assert found[0]["times"] >= found[1]["times"] >= found[2]["times"]
-    shown = grapheme("evaluate", model, roman, "--errors", 3).stdout
+    shown = grapheme("evaluate", model, numbers, "--errors", 3).stdout
     assert shown.count(" -> ") == 4
     assert "nothing" in shown
 
@@ -149,16 +149,16 @@ def test_info_tells_size_figures_and_settings(grapheme, model):
         (lambda folder: _cut(folder / "model.safetensors"), "model.safetensors"),
     ],
 )
-def test_what_is_not_a_model_is_refused(grapheme, refused, copy, roman, use, harm, says):
+def test_what_is_not_a_model_is_refused(grapheme, refused, copy, numbers, use, harm, says):
     harm(copy)
-    words = [copy if word is None else roman if word == "data.tsv" else word for word in USES[use]]
+    words = [copy if word is None else numbers if word == "data.tsv" else word for word in USES[use]]
     result = grapheme(*words, given="1\n")
     refused(result, 1, says, str(copy))
     assert result.stderr.count("\n") == 1
 
 
-def test_a_file_is_not_a_model_folder(grapheme, refused, roman):
-    refused(grapheme("info", roman), 1, "is not a model folder")
+def test_a_file_is_not_a_model_folder(grapheme, refused, numbers):
+    refused(grapheme("info", numbers), 1, "is not a model folder")
 
 
 def _cut(file):

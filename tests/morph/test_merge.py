@@ -1,7 +1,6 @@
 """Merging: what merges, that a DAG stays one, where gradients go, and the estimators against the enumerated truth."""
 
 import math
-from dataclasses import replace
 from itertools import product
 
 import networkx as nx
@@ -12,10 +11,10 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from grapheme_nn import is_acyclic, texts_to_batch
+from grapheme_nn.check.truth import expected_loss, random_problem
 from grapheme_nn.morph import Merge, Morph, history, reinforce
 from grapheme_nn.morph.heads import memberships
 from grapheme_nn.morph.similarity import pair_cosines
-from grapheme_nn.check.truth import expected_loss, random_problem
 
 CHAIN = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
 
@@ -474,7 +473,7 @@ def test_empty_and_single_graphs_merge_into_themselves():
         ("not finite", lambda: Merge(0.5)(torch.full((2, 2), torch.nan), CHAIN[:, :1])),
         ("there are 5 edges", lambda: Merge()(chain_features(), CHAIN, torch.ones(4))),
         (r"x must be floating point of shape \[n, d\]", lambda: Merge()(torch.ones(6), CHAIN)),
-        ("batch has shape", lambda: Merge()(chain_features(), CHAIN, None, torch.zeros(5).long())),
+        ("batch must be one integer per node", lambda: Merge()(chain_features(), CHAIN, None, torch.zeros(5).long())),
         ("were not sampled", lambda: reinforce([Merge()(chain_features(), CHAIN)] * 2, [torch.ones(())] * 2)),
         ("two samples or more", lambda: reinforce([], [])),
     ],

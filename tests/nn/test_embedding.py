@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from grapheme_nn import texts_to_batch
-from grapheme_nn.nn.embedding import HashEmbedding, name_identities
+from grapheme_nn.graph import name_identities
+from grapheme_nn.nn.embedding import HashEmbedding
 
 
 def test_every_unit_has_an_embedding_of_the_asked_size():

@@ -101,7 +101,7 @@ def gated_edges(rewire: Rewire, edge_index: Tensor, pairs: Tensor, x: Tensor, **
     def gates(x: Tensor, **own: Tensor) -> Tensor:
         query, key = x @ own["query.weight"].T, x @ own["key.weight"].T
         bias = own["bias"].repeat_interleave(torch.tensor([existing, new]))
-        return torch.sigmoid((query[pairs[0]] * key[pairs[1]]).sum(1) / rewire.channels**0.5 + bias)
+        return torch.sigmoid((query[pairs[0]] * key[pairs[1]]).sum(1) / x.size(1) ** 0.5 + bias)
 
     with torch.no_grad():
         held = gates(x, **parameters)

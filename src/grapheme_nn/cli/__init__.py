@@ -1,10 +1,10 @@
 """The command `grapheme`, on typer. Nothing heavy is imported before it is needed: `--help` must answer at once."""
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from grapheme_nn import __version__
 from grapheme_nn.cli.check import check
 from grapheme_nn.cli.evaluate import evaluate
 from grapheme_nn.cli.generate import generate
@@ -18,7 +18,7 @@ app = typer.Typer(cls=Sentences, add_completion=False, pretty_exceptions_enable=
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(version("grapheme-nn"))
+        typer.echo(__version__)
         raise typer.Exit
 
 

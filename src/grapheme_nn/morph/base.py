@@ -32,13 +32,15 @@ class Morph:
         Merge           S^T H             M^T A M                                   1 / size at (node, its cluster)
         Merge, soft     S^T H             mean of M^T A M over all outcomes         as `Merge` states
         SoftPool        S^T H             M^T A M                                   softmax over all clusters
-        LocalPool       S^T H             M^T A M                                   softmax over the nearest clusters
+        LocalPool       S^T H             M^T A M                                   M with columns that sum to 1
         Split           W_r H + b_r       last child to first child, and a chain    1 at (node, each of its children)
-        Lift            H' + W S^T H + b  that before the change it takes back      1 at (cluster, each of its members)
+        Lift            F + W T H + b     that before the change it takes back      1 at (cluster, each of its members)
         Rewire          H                 gated A, and new edges forward            identity
 
-    A' without its diagonal; M is the membership of `assignment`. Every operator takes a `Morph`, so that they chain
-    (`nn.Sequential(Merge(), LocalPool(8))(data)`), and `history` leads back to the nodes that the chain began with.
+    A' without its diagonal; M is the membership of `assignment` (of `LocalPool`, a softmax over the nearest clusters);
+    F are the features before the change that `Lift` takes back, T its assignment. Every operator takes a `Morph`, so
+    that they chain (`nn.Sequential(Merge(), LocalPool(8))(data)`), and `history` leads back to the nodes that the chain
+    began with.
 
     A soft graph need not be acyclic. What makes it a DAG is its `order`: only edges that point forward in it count as
     structure, and the others are weights that operators carry along.

@@ -44,4 +44,6 @@ class Lift(Operator):
         own = {"order": fine.order, "existence": fine.existence}
         morph = graph.changed(x, fine.edge_index, fine.edge_weight, fine.batch, back, **own)
         morph.__dict__["main_nodes"] = fine.main_nodes
+        if "is_chain" in fine.__dict__:  # then nobody need look at the edges again
+            morph.__dict__["is_chain"] = fine.is_chain
         return morph.with_padding(fine.padding)

@@ -46,7 +46,7 @@ class Rewire(Operator):
         x, edge_index, edge_weight = graph.x, graph.structure_edges, graph.structure_weights
         pairs = torch.cat([edge_index, self._new_pairs(graph, edge_index)], dim=1)
         is_new = torch.arange(pairs.size(1), device=x.device) >= edge_index.size(1)
-        score = (self.query(x)[pairs[0]] * self.key(x)[pairs[1]]).sum(dim=1) / sqrt(self.channels)
+        score = (self.query(x)[pairs[0]] * self.key(x)[pairs[1]]).sum(dim=1) / sqrt(x.size(1))
         gate = (score + self.bias[is_new.long()]).sigmoid()
         hard = (gate > 0.5).to(gate.dtype)
         weight = torch.cat([edge_weight, edge_weight.new_ones(pairs.size(1) - edge_index.size(1))])

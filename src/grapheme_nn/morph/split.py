@@ -54,7 +54,8 @@ class Split(Operator):
             graph.edge_weight,
             None if graph.batch is None else graph.batch.repeat_interleave(parts),
             Assignment.lazy(entries, n, n * parts),
-            order=None if graph.order is None else children()[graph.order].flatten(),
+            # Children stay together: by levels alone, those of parallel nodes would alternate.
+            order=None if graph.in_order is None else children()[graph.in_order].flatten(),
         ).with_edges(edges)
         if "is_chain" in graph.__dict__:  # then nobody need look at the edges again
             morph.__dict__["is_chain"] = graph.is_chain

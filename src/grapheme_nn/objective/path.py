@@ -25,14 +25,18 @@ class Path(Objective):
     has_void = False
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
-        assert predicted.next_log_prob is not None
-        label = masked(predicted.match(targets), predicted, targets)
-        return path_alignment(label, predicted.next_log_prob, targets.length)
+        following = _following(predicted)
+        return path_alignment(masked(predicted.match(targets), predicted, targets), following, targets.length)
 
     @torch.no_grad()
     def decode(self, predicted: PredictedGraph) -> Decoded:
-        assert predicted.next_log_prob is not None
-        return best_path(predicted.spelled, predicted.next_log_prob)
+        return best_path(predicted.spelled, _following(predicted))
+
+
+def _following(predicted: PredictedGraph) -> Tensor:
+    if predicted.next_log_prob is None:
+        raise ValueError('it was not predicted which slot follows which: make the network with loss="path"')
+    return predicted.next_log_prob
 
 
 def path_alignment(label: Tensor, edge: Tensor, length: Tensor) -> Comparison:

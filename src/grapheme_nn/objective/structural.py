@@ -41,7 +41,7 @@ class Structural(Objective):
         exact, slots = exact_dtype(label), predicted.mask
         cost = torch.where(there, -label, 0).to(exact).clamp(max=_LONGEST) / self.temperature
         deletion = torch.where(slots, -void, 0).to(exact).clamp(max=_LONGEST) / self.temperature
-        insertion = torch.full_like(cost[:, 0], self.insertion / self.temperature)
+        insertion = cost.new_full(targets.mask.shape, self.insertion / self.temperature)
         unreachable = (1 - reachability(predicted).to(exact)) * (self.weight / self.temperature)  # [B or 1, s, s]
         ways = closure(targets.adjacency)
         plan, start = mean_monotone_plan(slots, targets, ways).to(exact), None

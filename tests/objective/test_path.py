@@ -1,4 +1,4 @@
-"""A loss over walks is held against all walks written out, on DAGs small enough to do so."""
+"""A sum over walks is held against all walks written out, on DAGs small enough to do so."""
 
 from itertools import combinations, product
 
@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from grapheme_nn.loss import PathLoss, best_path, edge_log_softmax, edge_score, greedy_path
-from grapheme_nn.loss import path as path_file
+from grapheme_nn.nn.pointer import NextPointer, band, band_log_softmax
+from grapheme_nn.objective import path as path_file
+from grapheme_nn.objective.path import Path, best_path, path_alignment
 
 INF = float("inf")
 
@@ -45,6 +46,17 @@ def enumerated(label_log_prob: Tensor, edges: Tensor, target: list[int], n: int)
     return -scores.logsumexp(0), plan
 
 
+def label_of(label_log_prob: Tensor, target: Tensor, slot_mask: Tensor, target_mask: Tensor) -> Tensor:
+    """The log-probability that slot i spells target j, [B, s, m], -inf in the padding of either."""
+    label = label_log_prob.gather(2, target[:, None, :].expand(-1, label_log_prob.size(1), -1))
+    return torch.where(slot_mask[:, :, None] & target_mask[:, None, :], label, -INF)
+
+
+def aligned(label_log_prob, target, *, slot_mask, target_mask, edge_log_prob):
+    label = label_of(label_log_prob, target, slot_mask, target_mask)
+    return path_alignment(label, edge_log_prob, target_mask.sum(1))
+
+
 def example(seed: int, n: int, m: int, reach: int, sharpness: float = 1.0):
     """Three items with n, n - 1 and 1 slots, and m, m - 1 and 1 targets."""
     generator = torch.Generator().manual_seed(seed)
@@ -52,7 +64,7 @@ def example(seed: int, n: int, m: int, reach: int, sharpness: float = 1.0):
     slot_mask = torch.arange(n) < torch.tensor([[n], [n - 1], [1]])
     target_mask = torch.arange(m) < torch.tensor([[m], [max(m - 1, 0)], [min(m, 1)]])
     label_log_prob = (sharpness * torch.randn(3, n, 4, **kind)).log_softmax(2)
-    edges = edge_log_softmax(sharpness * torch.randn(3, n + 1, 1 + reach, **kind), slot_mask)
+    edges = band_log_softmax(sharpness * torch.randn(3, n + 1, 1 + reach, **kind), slot_mask)
     target = torch.randint(1, 4, (3, m), generator=generator)
     return label_log_prob, target, {"slot_mask": slot_mask, "target_mask": target_mask, "edge_log_prob": edges}
 
@@ -63,24 +75,24 @@ def example(seed: int, n: int, m: int, reach: int, sharpness: float = 1.0):
 @settings(max_examples=60, deadline=None)
 def test_value_and_plan_are_those_of_all_walks_written_out(seed, n, m, reach, sharpness):
     label_log_prob, target, rest = example(seed, n, m, reach, sharpness)
-    spelling = PathLoss(reach=reach)(label_log_prob, target, **rest)
+    found = aligned(label_log_prob, target, **rest)
     for item in range(3):
         slots, length = rest["slot_mask"][item].sum(), rest["target_mask"][item].sum()
         labels = target[item, :length].tolist()
         value, plan = enumerated(label_log_prob[item], rest["edge_log_prob"][item], labels, int(slots))
-        torch.testing.assert_close(spelling.value[item], value, rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(spelling.plan[item, :, :length], plan, rtol=1e-10, atol=1e-10)
-        assert spelling.plan[item, :, length:].eq(0).all()
+        torch.testing.assert_close(found.value[item], value, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(found.plan[item, :, :length], plan, rtol=1e-10, atol=1e-10)
+        assert found.plan[item, :, length:].eq(0).all()
 
 
 @given(st.integers(0, 999), st.integers(1, 7), st.integers(0, 7), st.integers(1, 8))
 @settings(max_examples=30, deadline=None)
 def test_logarithms_and_probabilities_agree(seed, n, m, reach):
     label_log_prob, target, rest = example(seed, n, m, reach)
-    pairs = path_file.pair(label_log_prob, target, rest["slot_mask"], rest["target_mask"])
-    edges = path_file.check_edges(label_log_prob, rest["edge_log_prob"], rest["slot_mask"])
-    *fast, trusted = path_file._by_probability(pairs.label, edges, pairs.length)
-    slow = path_file._by_logarithm(pairs.label, edges, pairs.length)
+    label = label_of(label_log_prob, target, rest["slot_mask"], rest["target_mask"])
+    given_both = label, rest["edge_log_prob"], rest["target_mask"].sum(1)
+    *fast, trusted = path_file._by_probability(*given_both)
+    slow = path_file._by_logarithm(*given_both)
     assert trusted.equal(fast[0] < INF)
     for one, other in zip(fast, slow, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
@@ -88,12 +100,12 @@ def test_logarithms_and_probabilities_agree(seed, n, m, reach):
 
 def test_a_walk_that_probabilities_would_lose_is_still_found():
     # The only way to spell three labels with three slots has a first step of e^-1000; ways that cannot end are likely.
-    label_log_prob = torch.full((1, 3, 2), -0.5, dtype=torch.float64)
-    label_log_prob[0, 0, 1] = -1000
+    label = torch.full((1, 3, 3), -0.5, dtype=torch.float64)
+    label[0, 0] = -1000
     edges = torch.full((1, 4, 4), -1.0, dtype=torch.float64)
-    spelling = PathLoss()(label_log_prob, torch.ones(1, 3, dtype=torch.long), edge_log_prob=edges)
-    torch.testing.assert_close(spelling.value, torch.tensor([1005.0], dtype=torch.float64))
-    torch.testing.assert_close(spelling.plan[0], torch.eye(3, dtype=torch.float64))
+    found = path_alignment(label, edges, torch.tensor([3]))
+    torch.testing.assert_close(found.value, torch.tensor([1005.0], dtype=torch.float64))
+    torch.testing.assert_close(found.plan[0], torch.eye(3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(("n", "m", "reach"), [(5, 3, 2), (3, 2, 5), (4, 0, 2), (1, 1, 1), (4, 4, 4)])
@@ -109,11 +121,11 @@ def test_gradients_are_exact(n, m, reach, by, monkeypatch):
     edges = torch.randn(3, n + 1, 1 + reach, dtype=torch.float64, requires_grad=True)
 
     def value(labels: Tensor, edges: Tensor) -> Tensor:
-        spelled = PathLoss()(labels, target, edge_log_prob=edges, **rest).value
+        spelled = aligned(labels, target, edge_log_prob=edges, **rest).value
         return spelled[spelled < INF]
 
     def mean(labels: Tensor, edges: Tensor) -> Tensor:
-        return PathLoss()(labels, target, edge_log_prob=edge_log_softmax(edges, rest["slot_mask"]), **rest).mean
+        return aligned(labels, target, edge_log_prob=band_log_softmax(edges, rest["slot_mask"]), **rest).mean
 
     label_log_prob.requires_grad_()
     assert gradcheck(value, (label_log_prob, edges))
@@ -124,11 +136,11 @@ def test_a_target_that_cannot_be_spelled_is_infinite_without_gradient():
     label_log_prob, target, rest = example(1, 4, 4, 4)
     label_log_prob.requires_grad_()
     rest["slot_mask"][0, 3] = False  # three slots for four targets
-    spelling = PathLoss()(label_log_prob, target, **rest)
-    assert spelling.value.tolist()[0] == INF
-    assert spelling.plan[0].eq(0).all()
-    assert spelling.mean.isfinite()
-    spelling.value.sum().backward()
+    found = aligned(label_log_prob, target, **rest)
+    assert found.value.tolist()[0] == INF
+    assert found.plan[0].eq(0).all()
+    assert found.mean.isfinite()
+    found.value.sum().backward()
     assert label_log_prob.grad.isfinite().all()
     assert label_log_prob.grad[0].eq(0).all()
     assert label_log_prob.grad[1].ne(0).any()
@@ -140,9 +152,9 @@ def test_labels_of_probability_zero_are_harmless():
     label_log_prob[0, :, 1] = -INF
     label_log_prob[1, 0, 1] = -INF
     label_log_prob.requires_grad_()
-    spelling = PathLoss()(label_log_prob, target, **rest)
-    assert spelling.value.isfinite().tolist() == [False, True, True]
-    spelling.mean.backward()
+    found = aligned(label_log_prob, target, **rest)
+    assert found.value.isfinite().tolist() == [False, True, True]
+    found.mean.backward()
     assert label_log_prob.grad.isfinite().all()
 
 
@@ -156,171 +168,118 @@ def test_what_cannot_be_spelled_leaves_the_other_items_alone():
         labels = label_log_prob[items].clone().requires_grad_()
         edges = rest["edge_log_prob"][items].clone().requires_grad_()
         masks = {name: rest[name][items] for name in ("slot_mask", "target_mask")}
-        PathLoss()(labels, target[items], edge_log_prob=edges, **masks).value.sum().backward()
+        aligned(labels, target[items], edge_log_prob=edges, **masks).value.sum().backward()
         gradients.append((labels.grad[0], edges.grad[0]))
     torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("rubbish", [float("nan"), INF])
-def test_padding_and_batch_change_nothing(rubbish):
-    label_log_prob, target, rest = example(3, 5, 3, 4)
-    together = PathLoss()(label_log_prob, target, **rest)
-    wide = torch.full((3, 8, 4), rubbish, dtype=torch.float64)
-    wide[:, :5] = torch.where(rest["slot_mask"][:, :, None], label_log_prob, rubbish)
-    edges = torch.full((3, 9, 5), rubbish, dtype=torch.float64)
-    there = torch.cat([torch.ones(3, 1, dtype=torch.bool), rest["slot_mask"]], 1)
-    edges[:, :6] = torch.where(there[:, :, None], rest["edge_log_prob"], rubbish)
-    wide.requires_grad_()
-    edges.requires_grad_()
-    padded = PathLoss()(
-        wide,
-        torch.nn.functional.pad(target, (0, 2), value=-7),
-        slot_mask=torch.nn.functional.pad(rest["slot_mask"], (0, 3)),
-        target_mask=torch.nn.functional.pad(rest["target_mask"], (0, 2)),
-        edge_log_prob=edges,
-    )
-    torch.testing.assert_close(padded.value, together.value, rtol=0, atol=1e-12)
-    padded.mean.backward()
-    assert wide.grad.isfinite().all()
-    assert edges.grad.isfinite().all()
-    assert wide.grad[:, 5:].eq(0).all()
-    for item in range(3):
-        alone = PathLoss()(
-            label_log_prob[item : item + 1],
-            target[item : item + 1],
-            **{name: value[item : item + 1] for name, value in rest.items()},
-        )
-        torch.testing.assert_close(alone.value, together.value[item : item + 1], rtol=0, atol=1e-12)
+def test_padding_and_batch_change_nothing(predict, wanted):
+    torch.manual_seed(3)
+    slots, targets = [5, 3, 1], [[2, 4, 4], [3, 2], [4]]
+    mask = torch.arange(8) < torch.tensor(slots)[:, None]
+    labels = torch.randn(3, 8, 5, dtype=torch.float64).log_softmax(2)  # whatever, in the padding too
+    edges = band_log_softmax(torch.randn(3, 9, 5, dtype=torch.float64), mask)
+    wide = labels[:, :5].clone().requires_grad_()
+    ahead = edges[:, :6].clone().requires_grad_()
+    together = Path()(predict(wide, slots, ahead), wanted(targets))
+    together.value.sum().backward()
+    assert together.value.isfinite().all()
+    assert wide.grad[1, 3:].eq(0).all()
+    assert wide.grad[2, 1:].eq(0).all()
+    assert ahead.grad[1, 4:].eq(0).all()
+    for item, (count, row) in enumerate(zip(slots, targets, strict=True)):
+        own = labels[item : item + 1, :count].clone().requires_grad_()
+        alone = Path()(predict(own, [count], edges[item : item + 1, : count + 1]), wanted([row]))
+        alone.value.sum().backward()
+        torch.testing.assert_close(alone.value[0], together.value[item], rtol=0, atol=1e-12)
+        torch.testing.assert_close(alone.plan[0], together.plan[item, :count, : len(row)], rtol=0, atol=1e-12)
+        torch.testing.assert_close(own.grad[0], wide.grad[item, :count], rtol=0, atol=1e-12)
 
 
 def test_a_slot_that_is_not_there_may_stand_anywhere():
-    label_log_prob, target, _ = example(8, 4, 2, 4)
+    label_log_prob, target, rest = example(8, 4, 2, 4)
     slot_mask = torch.tensor([[True, False, True, True]]).expand(3, 4)
     torch.manual_seed(0)
     score = torch.randn(3, 5, 5, dtype=torch.float64)
     score[:, 2] = float("nan")  # vertex 2 is slot 1
-    label_log_prob[:, 1] = float("nan")
-    edges = edge_log_softmax(score, slot_mask)
+    edges = band_log_softmax(score, slot_mask)
     assert not edges.isnan().any()
-    edges[:, 2] = float("nan")
-    spelling = PathLoss()(label_log_prob, target, slot_mask=slot_mask, edge_log_prob=edges)
-    walk = best_path(label_log_prob, edges, slot_mask=slot_mask)
-    assert spelling.value.isfinite().all()
-    assert spelling.plan[:, 1].eq(0).all()
-    assert walk.score.isfinite().all()
-    assert walk.slots.ne(1).all()
+    found = aligned(label_log_prob, target, slot_mask=slot_mask, target_mask=rest["target_mask"], edge_log_prob=edges)
+    walk = best_path(label_log_prob, edges)
+    assert found.value.isfinite().all()
+    assert found.plan[:, 1].eq(0).all()
+    assert all(1 not in slots[:length] for slots, length in zip(walk.slot.tolist(), walk.length.tolist(), strict=True))
 
 
 def test_half_precision_gives_half_precision_back():
     label_log_prob, target, rest = example(4, 5, 3, 4)
-    exact = PathLoss()(label_log_prob, target, **rest)
+    exact = aligned(label_log_prob, target, **rest)
     rest["edge_log_prob"] = rest["edge_log_prob"].bfloat16()
-    rough = PathLoss()(label_log_prob.bfloat16().requires_grad_(), target, **rest)
+    rough = aligned(label_log_prob.bfloat16().requires_grad_(), target, **rest)
     assert rough.value.dtype == rough.plan.dtype == torch.bfloat16
     torch.testing.assert_close(rough.value.double(), exact.value, rtol=0.02, atol=0.02)
     rough.mean.backward()
 
 
-@given(st.integers(0, 999), st.integers(1, 6), st.integers(1, 7), st.booleans())
+@given(st.integers(0, 999), st.integers(1, 6), st.integers(1, 7))
 @settings(max_examples=40, deadline=None)
-def test_best_path_is_the_best_of_all_walks(seed, n, reach, normalise):
+def test_best_path_is_the_best_of_all_walks(seed, n, reach):
     label_log_prob, _, rest = example(seed, n, 2, reach, 2.0)
     edges, slot_mask = rest["edge_log_prob"], rest["slot_mask"]
-    found = best_path(label_log_prob, edges, slot_mask=slot_mask, normalise=normalise)
+    found = best_path(label_log_prob, edges)
     for item in range(3):
         label = label_log_prob[item, :, 1:].argmax(1).tolist()
         spoken, ways = label_log_prob[item].tolist(), edges[item].tolist()
         candidates = []
         for walk in walks(int(slot_mask[item].sum()), reach):
             labels = [label[v - 1] + 1 for v in walk]
-            score = walk_score(walk, labels, spoken, ways)
-            candidates.append((score / (len(walk) + 1) if normalise else score, score, walk, labels))
-        _, score, walk, labels = max(candidates)
+            candidates.append((walk_score(walk, labels, spoken, ways), walk, labels))
+        _, walk, labels = max(candidates)
         length = int(found.length[item])
-        assert found.score[item].item() == pytest.approx(score, abs=1e-10)
-        assert found.slots[item, :length].tolist() == [v - 1 for v in walk]
-        assert found.labels[item, :length].tolist() == labels
-        assert found.slots[item, length:].eq(-1).all()
-        assert found.labels[item, length:].eq(0).all()
-    assert found.labels.size(1) == found.length.max()
+        assert found.slot[item, :length].tolist() == [v - 1 for v in walk]
+        assert found.label[item, :length].tolist() == labels
+        assert found.label[item, length:].eq(0).all()
+    assert found.label.size(1) == found.length.max()
 
 
-@given(st.integers(0, 999), st.integers(1, 6), st.integers(1, 7))
-@settings(max_examples=30, deadline=None)
-def test_greedy_path_takes_the_best_next_step(seed, n, reach):
-    label_log_prob, _, rest = example(seed, n, 2, reach, 2.0)
-    edges, slot_mask = rest["edge_log_prob"], rest["slot_mask"]
-    found = greedy_path(label_log_prob, edges, slot_mask=slot_mask)
-    best = best_path(label_log_prob, edges, slot_mask=slot_mask)
-    assert (found.score <= best.score + 1e-12).all()
-    for item in range(3):
-        slots, here, walk = int(slot_mask[item].sum()), 0, []
-        while True:
-            ways = {0: float(edges[item, here, 0])}
-            for step in range(1, min(reach, slots - here) + 1):
-                ways[step] = float(edges[item, here, step] + label_log_prob[item, here + step - 1, 1:].max())
-            step = max(ways, key=ways.__getitem__)
-            if step == 0:
-                break
-            here += step
-            walk.append(here - 1)
-        assert found.slots[item, : found.length[item]].tolist() == walk
-        labels = found.labels[item, : found.length[item]].tolist()
-        score = walk_score(tuple(v + 1 for v in walk), labels, label_log_prob[item].tolist(), edges[item].tolist())
-        assert found.score[item].item() == pytest.approx(score, abs=1e-10)
-
-
-def test_edge_scores_are_scaled_products_of_a_vertex_and_a_later_slot():
+def test_scores_of_edges_are_scaled_products_of_a_vertex_and_a_later_slot():
     generator = torch.Generator().manual_seed(0)
     query, key, end = (torch.randn(*shape, generator=generator) for shape in ((2, 6, 4), (2, 5, 4), (2, 6)))
     for reach in (1, 3, 5, 8):
-        score = edge_score(query, key, end, reach)
+        score = band(query, key, end, reach)
         assert score.shape == (2, 6, 1 + reach)
         torch.testing.assert_close(score[:, :, 0], end)
         for i, step in product(range(6), range(1, reach + 1)):
             expected = (query[:, i] * key[:, i + step - 1]).sum(1) / 2 if i + step <= 5 else torch.zeros(2)
             torch.testing.assert_close(score[:, i, step], expected)
-    assert edge_score(query, key, end).shape == (2, 6, 6)
     inputs = [x.double().requires_grad_() for x in (query, key, end)]
-    assert gradcheck(lambda *x: edge_log_softmax(edge_score(*x, 2)).exp(), inputs)
+    all_there = torch.ones(2, 5, dtype=torch.bool)
+    assert gradcheck(lambda *x: band_log_softmax(band(*x, 2), all_there).exp(), inputs)
 
 
 def test_edges_are_probabilities_of_what_is_there():
     slot_mask = torch.tensor([[True, True, False], [False, False, False]])
-    edges = edge_log_softmax(torch.zeros(2, 4, 3), slot_mask).exp()
+    edges = band_log_softmax(torch.zeros(2, 4, 3), slot_mask).exp()
     torch.testing.assert_close(edges.sum(2), torch.ones(2, 4))
     third = 1 / 3
     torch.testing.assert_close(edges[0, :3], torch.tensor([[third, third, third], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]))
     torch.testing.assert_close(edges[1, 0], torch.tensor([1.0, 0.0, 0.0]))
 
 
-def test_wrong_arguments_are_met_by_a_sentence():
-    labels, target, edges = torch.zeros(2, 3, 4), torch.ones(2, 2, dtype=torch.long), torch.zeros(2, 4, 3)
-    loss = PathLoss(reach=2)
+def test_wrong_use_is_met_by_a_sentence(predict, wanted):
     with pytest.raises(ValueError, match="reach must be at least 1, but is 0"):
-        PathLoss(reach=0)
-    with pytest.raises(ValueError, match="edge_log_prob is missing"):
-        loss(labels, target)
-    with pytest.raises(ValueError, match=r"must be \[2, 4, 1 \+ 2\], but is \[2, 3, 3\]"):
-        loss(labels, target, edge_log_prob=edges[:, 1:])
-    with pytest.raises(ValueError, match=r"1 \+ 2\], but is \[2, 4, 2\]"):
-        loss(labels, target, edge_log_prob=edges[:, :, 1:])
-    with pytest.raises(ValueError, match="has the void only"):
-        greedy_path(labels[:, :, :1], edges)
-    with pytest.raises(ValueError, match="score must be"):
-        edge_log_softmax(edges[:, :, :1])
-    with pytest.raises(ValueError, match="query, key and end must be"):
-        edge_score(labels, labels, labels[:, :, 0])
-    with pytest.raises(ValueError, match="reach must be at least 1, but is 0"):
-        edge_score(edges, edges[:, 1:], edges[:, :, 0], 0)
+        NextPointer(8, 0)
+    without_next = predict(torch.zeros(1, 2, 4), [2])
+    with pytest.raises(ValueError, match="which slot follows which"):
+        Path()(without_next, wanted([[2]]))
+    with pytest.raises(ValueError, match="which slot follows which"):
+        Path().decode(without_next)
 
 
 def test_a_batch_of_nothing_is_fine():
-    nothing = torch.zeros(2, 0, 4), torch.zeros(2, 0, dtype=torch.long)
-    edges = edge_log_softmax(torch.zeros(2, 1, 2))
-    spelling = PathLoss()(*nothing, edge_log_prob=edges)
-    torch.testing.assert_close(spelling.value, torch.zeros(2))
-    assert best_path(nothing[0], edges).labels.shape == (2, 0)
-    assert greedy_path(nothing[0], edges).length.tolist() == [0, 0]
-    empty = PathLoss()(torch.zeros(0, 3, 4), torch.zeros(0, 2, dtype=torch.long), edge_log_prob=torch.zeros(0, 4, 3))
+    edges = band_log_softmax(torch.zeros(2, 1, 2), torch.zeros(2, 0, dtype=torch.bool))
+    found = path_alignment(torch.zeros(2, 0, 0), edges, torch.zeros(2, dtype=torch.long))
+    torch.testing.assert_close(found.value, torch.zeros(2))
+    assert best_path(torch.zeros(2, 0, 4), edges).label.shape == (2, 0)
+    empty = path_alignment(torch.zeros(0, 3, 2), torch.zeros(0, 4, 3), torch.zeros(0, dtype=torch.long))
     assert empty.mean == 0

@@ -1,0 +1,207 @@
+"""Every operator after every other: chains of morphs run, learn, remember where nodes came from, and stay DAGs."""
+
+from dataclasses import replace
+from functools import reduce
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Batch, Data
+
+from grapheme_nn import is_acyclic
+from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, history
+
+CHANNELS = 4
+OPERATORS = {
+    "merge_soft": lambda: Merge(0.6, estimator="soft", temperature=0.3),
+    "merge_straight_through": lambda: Merge(0.6, temperature=0.3, ratio=0.5),
+    "merge_gumbel": lambda: Merge(0.6, estimator="gumbel", temperature=0.3, candidates="window"),
+    "merge_reinforce": lambda: Merge(0.6, estimator="reinforce", temperature=0.3, ratio=0.2, candidates="all"),
+    "soft_pool": lambda: SoftPool(CHANNELS, 3),
+    "local_pool": lambda: LocalPool(CHANNELS, 0.7),
+    "split": lambda: Split(CHANNELS, 2),
+    "rewire": lambda: Rewire(CHANNELS, 2),
+    "lift": lambda: Lift(CHANNELS),
+}
+FIRST = [name for name in OPERATORS if name != "lift"]  # there must be a change that Lift takes back
+HARD_IN_EVAL = {"merge_soft", "merge_straight_through", "merge_gumbel", "merge_reinforce", "split", "rewire", "lift"}
+
+
+def chain(n=7):
+    return Data(x=features(n, 0), edge_index=torch.stack([torch.arange(n - 1), torch.arange(1, n)]))
+
+
+def dag(n=8):
+    """With shuffled numbers, an edge that occurs twice and a node without edges."""
+    generator = torch.Generator().manual_seed(3)
+    ends = torch.randint(0, n - 1, (2, 2 * n), generator=generator).sort(0).values
+    ends = ends[:, ends[0] < ends[1]]
+    return Data(x=features(n, 1), edge_index=torch.randperm(n, generator=generator)[torch.cat([ends, ends[:, :1]], 1)])
+
+
+def features(n, seed):
+    """Somewhat alike, so that some neighbours merge and others do not."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, CHANNELS, generator=generator, dtype=torch.float64) + 0.5
+
+
+GRAPHS = {"chain": chain, "dag": dag, "batch": lambda: Batch.from_data_list([chain(), dag(), chain(1), chain(4)])}
+
+
+def operators(*names):
+    torch.manual_seed(0)
+    return [OPERATORS[name]().double() for name in names]
+
+
+def one_by_one(modules, data):
+    """The graphs that a chain goes through."""
+    graphs, graph = [], data
+    for number, module in enumerate(modules):
+        torch.manual_seed(number)
+        graph = module(graph)
+        graphs.append(graph)
+    return graphs
+
+
+class Seeded(nn.Module):
+    """A module that begins with a seed of its own, so that what it samples is the same wherever it stands."""
+
+    def __init__(self, module, seed):
+        super().__init__()
+        self.module, self.seed = module, seed
+
+    def forward(self, graph):
+        torch.manual_seed(self.seed)
+        return self.module(graph)
+
+
+def check(names, graph_name, training):
+    modules = [module.train(training) for module in operators(*names)]
+    data = GRAPHS[graph_name]()
+    data.x.requires_grad_()
+    result = nn.Sequential(*(Seeded(module, seed) for seed, module in enumerate(modules)))(data)
+    steps = one_by_one(modules, data)
+
+    assert isinstance(result, Morph)
+    torch.testing.assert_close(result.x, steps[-1].x, rtol=0, atol=0)
+    assert torch.equal(result.edge_index, steps[-1].edge_index)
+    assert result.x.shape == (result.num_nodes, CHANNELS)
+    assert result.x.isfinite().all()
+    assert result.edge_weight.isfinite().all()
+    assert result.edge_weight.shape == result.edge_index.shape[1:]
+
+    product = reduce(torch.matmul, (step.assignment.dense().double() for step in steps))
+    assert product.shape == (data.num_nodes, result.num_nodes)
+    torch.testing.assert_close(result.history.dense().double(), product)
+    torch.testing.assert_close(history(steps).dense().double(), product)
+    members = reduce(torch.matmul, (step.assignment.dense_membership().double() for step in steps))
+    torch.testing.assert_close(result.history.dense_membership().double(), members)
+
+    check_sums(modules, steps, result)
+    check_graphs(result, data, product)
+    assert is_acyclic(result.structure_edges, result.num_nodes)
+    if not training and HARD_IN_EVAL.issuperset(names):
+        assert is_acyclic(result.edge_index, result.num_nodes)
+
+    total = result.x.sin().sum() + result.edge_weight.square().sum() + sum(result.losses.values())
+    total.backward()
+    assert data.x.grad.isfinite().all()
+    assert data.x.grad.any()
+
+
+def check_sums(modules, steps, result):
+    """Losses, and log-probabilities of what was sampled, add up over the chain."""
+    own, before, log_probability = {}, None, 0
+    for number, (module, step) in enumerate(zip(modules, steps, strict=True)):
+        if before is not None:
+            torch.manual_seed(number)
+            step = module(replace(before, losses={}, log_probability=None))
+        for name, value in step.losses.items():
+            own[name] = own.get(name, 0) + value
+        if step.log_probability is not None:
+            log_probability = log_probability + step.log_probability
+        before = steps[number]
+    assert own.keys() == result.losses.keys()
+    for name, value in own.items():
+        torch.testing.assert_close(result.losses[name], value)
+    if result.log_probability is None:
+        assert isinstance(log_probability, int)
+    else:
+        torch.testing.assert_close(result.log_probability, log_probability)
+
+
+def check_graphs(result, data, product):
+    """Nodes come from their own graph, edges stay inside it, and what exists does so with a probability."""
+    owner = data.batch if isinstance(data, Batch) else torch.zeros(data.num_nodes, dtype=torch.long)
+    assert (result.batch is None) == (not isinstance(data, Batch))
+    assert result.num_graphs == int(owner.max()) + 1
+    near, far = result.edge_index
+    assert torch.equal(result.owner[near], result.owner[far])
+    sources, targets = product.nonzero(as_tuple=True)
+    assert torch.equal(owner[sources], result.owner[targets])
+    if result.existence is not None:
+        assert result.existence.shape == (result.num_nodes,)
+        assert ((result.existence >= 0) & (result.existence <= 1 + 1e-9)).all()
+    if result.order is not None:
+        assert result.order.sort().values.tolist() == list(range(result.num_nodes))
+        assert (result.owner[result.order].diff() >= 0).all()
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("first", FIRST)
+def test_every_operator_after_every_other_and_once_more(first, graph, training):
+    for second in OPERATORS:
+        check([first, second], graph, training)
+        if graph == "batch":
+            check([first, second, first], graph, training)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+def test_many_changes_in_a_row(training):
+    names = ["merge_straight_through", "split", "rewire", "local_pool", "merge_soft", "rewire", "split", "soft_pool"]
+    for graph in GRAPHS:
+        check(names, graph, training)
+        check([*names, *names[::-1]], graph, training)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_chain_of_hard_changes_in_eval_is_a_dag_at_every_step(graph):
+    names = ["rewire", "merge_straight_through", "split", "merge_gumbel", "lift", "rewire", "merge_soft", "split"]
+    for step in one_by_one([module.eval() for module in operators(*names)], GRAPHS[graph]()):
+        assert step.assignment.is_hard
+        assert is_acyclic(step.edge_index, step.num_nodes)
+
+
+def test_lift_takes_back_the_change_before_it_and_needs_one():
+    merge, lift = operators("merge_straight_through", "lift")
+    data = dag()
+    lifted = lift(merge.eval()(data))
+    assert torch.equal(lifted.edge_index, data.edge_index)
+    assert lifted.main_nodes.tolist() == list(range(8))
+    with pytest.raises(ValueError, match="there is no change to take back"):
+        lift(data)
+
+
+def test_a_morph_shows_what_it_is_and_becomes_a_graph_of_pyg_again():
+    data = GRAPHS["batch"]()
+    result = nn.Sequential(*operators("merge_straight_through", "split"))(data)
+    assert repr(result) == f"Morph({result.num_nodes} nodes, {result.edge_index.size(1)} edges, 4 channels, 4 graphs)"
+    again = result.as_data()
+    assert isinstance(again, Batch)
+    assert again.num_graphs == 4
+    assert torch.equal(again.edge_index, result.edge_index)
+    torch.testing.assert_close(Split(CHANNELS, 1).double()(again).x.shape, result.x.shape)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_shows_its_settings_and_begins_anew(name):
+    (module,) = operators(name)
+    assert len(repr(module)) > len(type(module).__name__) + 2
+    begun = [parameter.detach().clone() for parameter in module.parameters()]
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(7.0)
+    module.reset_parameters()
+    assert all((parameter != 7).any() for parameter in module.parameters())
+    assert [p.shape for p in module.parameters()] == [p.shape for p in begun]
