@@ -4,7 +4,6 @@ from functools import cache
 from random import Random
 
 import pytest
-from grapheme_nn.inputs import units_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from grapheme_nn.evaluate import (
     similarity,
     structural_loss,
 )
+from grapheme_nn.graph import units_of
 from grapheme_nn.loss import StructuralLoss
 
 SHORT = st.text("abc ", max_size=7)

@@ -185,7 +185,7 @@ class GraphTransformNet(nn.Module):
         if training:
             self.eval()
         try:
-            with torch.inference_mode():
+            with torch.no_grad():
                 start = 0
                 while start < len(order):
                     rows = order[start : start + batch_size]

@@ -45,6 +45,9 @@ class Registry:
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
 
 OBJECTIVES = Registry(
     "loss",

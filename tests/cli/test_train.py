@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from grapheme_nn.data import Pair, read_pairs, write_pairs
+from grapheme_nn.data import Pair, generate, read_pairs, write_pairs
 
 
 def contents(folder):

@@ -34,7 +34,7 @@ def rows() -> Iterator[Row]:
     yield converging("arithmetic, level 1", generate("arithmetic", 100, seed=0, level=1))
 
 
-def falling(seed: int, loss: str) -> Row:
+def falling(seed: int, loss: str = "monotone") -> Row:
     """20 full-batch epochs of plain gradient descent at a rate of 0.02: no momentum, no schedule, no clipping.
 
     So the step is the gradient itself, and a right gradient must lower the loss at each of them, and move every weight.

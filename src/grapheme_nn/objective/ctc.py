@@ -44,7 +44,7 @@ def ctc_value(label: Tensor, void: Tensor, same: Tensor, slots: Tensor, targets:
     with torch.enable_grad():
         # torch's gradient is right only below a softmax over all labels, which these are not; the posteriors that we
         # take from it are right anywhere.
-        inner = log_prob.detach().transpose(0, 1).contiguous().requires_grad_()
+        inner = log_prob.detach().transpose(0, 1).clone().requires_grad_()
         value = ctc_loss(inner, same + 1, slots, targets, reduction="none")
         (gradient,) = torch.autograd.grad(value.sum(), inner)
     possible = value.detach() < torch.inf
