@@ -154,6 +154,11 @@ def is_chain(edge_index: Tensor) -> bool:
     return bool((target == source + 1).all()) and bool((source[1:] > source[:-1]).all())
 
 
+def is_integer(tensor: Tensor) -> bool:
+    """Whether a tensor holds whole numbers; bool does not count."""
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+
+
 def is_acyclic(edge_index: Tensor, num_nodes: int) -> bool:
     """Whether the directed graph has no cycle (a self-loop is one). Linear time; on the host."""
     source, target = _edges(edge_index, num_nodes)
@@ -309,7 +314,7 @@ def _walked_levels(source: Integers, target: Integers, num_nodes: int) -> Intege
 
 def _edges(edge_index: Tensor, num_nodes: int) -> tuple[Integers, Integers]:
     """The edges' sources and targets on the host, checked."""
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.is_floating_point():
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or not is_integer(edge_index):
         raise ValueError(
             f"edge_index must be integers of shape [2, e], but is {edge_index.dtype} {list(edge_index.shape)}"
         )
