@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import is_chain, levels
+from grapheme_nn.graph import is_chain, is_integer, levels
 from grapheme_nn.padding import Padding
 
 
@@ -231,7 +231,6 @@ class Operator(nn.Module):
                     f"x is {graph.x.dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
                     "convert one of them with .to()"
                 )
-            break
         return self.change(graph)
 
     def change(self, graph: Morph) -> Morph:
@@ -252,7 +251,7 @@ def as_graph(
         raise ValueError(f"x must be floating point of shape [n, d], but is {found}")
     if edge_index is None:
         raise ValueError("edge_index is missing: give the edges as integers of shape [2, e]")
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.is_floating_point():
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or not is_integer(edge_index):
         raise ValueError(
             f"edge_index must be integers of shape [2, e], but is {edge_index.dtype} {list(edge_index.shape)}"
         )
@@ -271,11 +270,15 @@ def as_graph(
             )
         edge_weight = edge_weight.to(x.dtype).contiguous()
     if batch is not None:
-        if batch.shape != x.shape[:1] or batch.is_floating_point():
+        if batch.shape != x.shape[:1] or not is_integer(batch):
             raise ValueError(
                 f"batch must be one integer per node, but is {batch.dtype} {list(batch.shape)} for {x.size(0)} nodes"
             )
         batch = batch.long().contiguous()
+        if batch.numel() and int(batch.min()) < 0:
+            raise ValueError(
+                f"batch must not be negative, but a node is in graph {int(batch.min())}: graphs begin with 0"
+            )
         if batch.numel() and bool((batch[edge_index[0].long()] != batch[edge_index[1].long()]).any()):
             raise ValueError("an edge leads from one graph of the batch to another: graphs do not mix")
     return Morph.start(x.contiguous(), edge_index.long().contiguous(), edge_weight, batch)
