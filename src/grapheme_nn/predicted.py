@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.graph import is_integer
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.padding import Padding
 
@@ -48,13 +49,13 @@ class Targets:
     @classmethod
     def of(cls, graphs: Data) -> "Targets":
         """The graphs of a PyG batch, each one's nodes in their own order."""
-        if graphs.get("x") is None or graphs.x.dim() != 1 or graphs.x.is_floating_point():
+        if graphs.get("x") is None or graphs.x.dim() != 1 or not is_integer(graphs.x):
             raise ValueError("x of a target must be one integer per node that says what it is, see text_to_graph")
         pointer = graphs.get("ptr")
         if pointer is None:
             pointer = torch.tensor([0, graphs.num_nodes], device=graphs.x.device)
-        padding = Padding.of_counts(pointer.diff())
-        unit, mask, edges = padding.dense(graphs.x), padding.mask, graphs.edge_index
+        padding = Padding.of_counts(pointer.long().diff())
+        unit, mask, edges = padding.dense(graphs.x.long()), padding.mask, graphs.edge_index.long()
         if padding.index is not None:
             edges = padding.index[edges]
         if not mask.size(1):  # only empty graphs: a column of padding

@@ -1,10 +1,14 @@
 """The encoder: a batch of data graphs becomes a graph with features, the one that a network's morphs begin with."""
 
-from torch import Tensor, nn
-from torch_geometric.data import Batch
+from dataclasses import replace
+
+import torch
+from torch import nn
+from torch_geometric.data import Data
 
 from grapheme_nn.config import ModelConfig
-from grapheme_nn.morph.base import Condition, Morph
+from grapheme_nn.graph import is_integer
+from grapheme_nn.morph.base import Condition, Morph, as_graph
 from grapheme_nn.nn.embedding import HashEmbedding
 from grapheme_nn.nn.layer import Layers
 from grapheme_nn.padding import Padding
@@ -29,31 +33,28 @@ class Encoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = Layers(config, config.layers)
 
-    def forward(self, batch: Batch) -> Morph:
-        if batch.x is None or batch.x.dim() != 1 or batch.x.is_floating_point():
+    def forward(self, batch: Data) -> Morph:
+        if batch.x is None or batch.x.dim() != 1 or not is_integer(batch.x):
             raise ValueError("x must be one integer per node that says what it is, see text_to_graph")
-        x: Tensor = self.embedding(batch.x)
-        condition = None
+        unit = batch.x.long()
+        graph = as_graph(self.embedding(unit), batch.edge_index, None, batch.get("batch"))
+        graphs: int = getattr(batch, "num_graphs", graph.num_graphs)
+        x, condition = graph.x, None
         if self.feature_embedding is not None:
-            condition = self._condition(batch)
-            x = x + self.condition(condition.x.sum(1)).index_select(0, batch.batch)
-        graph = Morph.start(
-            self.dropout(x),
-            batch.edge_index,
-            None,
-            batch.batch,
-            condition=condition,
-            graphs=batch.num_graphs,
-            unit=batch.x,
-        )
-        encoded: Morph = self.layers(graph)
+            condition = self._condition(batch, graphs)
+            x = x + self.condition(condition.x.sum(1)).index_select(0, graph.owner)
+        encoded: Morph = self.layers(replace(graph, x=self.dropout(x), condition=condition, graphs=graphs, unit=unit))
         return encoded
 
-    def _condition(self, batch: Batch) -> Condition:
+    def _condition(self, batch: Data, graphs: int) -> Condition:
         """The features of each graph; of a batch that has none, none, which is a condition too."""
         assert self.feature_embedding is not None
         feature, owner = batch.get("feature"), batch.get("feature_batch")
-        if feature is None or owner is None:
-            feature, owner = batch.x[:0], batch.batch[:0]
-        padding = Padding.of(owner, batch.num_graphs)
-        return Condition(padding.dense(self.feature_embedding(feature)), padding.mask)
+        if feature is None:
+            feature = batch.x[:0]
+        if owner is None:
+            if feature.numel() and graphs > 1:
+                raise ValueError('it is not said whose features these are: batch with follow_batch=["feature"]')
+            owner = torch.zeros_like(feature)
+        padding = Padding.of(owner.long(), graphs)
+        return Condition(padding.dense(self.feature_embedding(feature.long())), padding.mask)
