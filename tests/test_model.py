@@ -496,3 +496,37 @@ def test_a_network_that_has_diverged_has_no_loss_of_zero(loss):
 def test_a_batch_that_does_not_say_what_its_nodes_are_is_refused(x, edges):
     with pytest.raises(ValueError, match="x must be one integer per node"):
         net()(Data(x=x, edge_index=edges))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_one_graph_needs_no_batch(loss):
+    model = net(loss=loss, features=("V",))
+    graph, target = diamond([3, 1, 2, 0]), diamond([0, 1, 2, 3])
+    graph.feature = torch.tensor(name_identities(["V"]))
+    alone, batched = model(graph), model(Batch.from_data_list([graph], follow_batch=["feature"]))
+    torch.testing.assert_close(alone.label_log_prob, batched.label_log_prob)
+    one, other = model.objective(alone, target), model.objective(batched, Batch.from_data_list([target]))
+    torch.testing.assert_close(one.value, other.value)
+    assert model.decode(alone).num_graphs == 1
+
+
+@pytest.mark.parametrize(
+    ("sentence", "edges", "batch"),
+    [
+        ("edge_index refers to node 7, but the graph has 4 nodes", [[0], [7]], [0] * 4),
+        ("graphs do not mix", [[0], [3]], [0, 0, 1, 1]),
+        ("has a cycle", [[0, 1], [1, 0]], [0] * 4),
+        ("edge_index is missing", None, [0] * 4),
+    ],
+)
+def test_what_is_no_graph_is_refused_in_a_sentence(sentence, edges, batch):
+    edges = None if edges is None else torch.tensor(edges)
+    with pytest.raises(ValueError, match=sentence):
+        net()(Data(x=torch.tensor([97, 98, 99, 97]), edge_index=edges, batch=torch.tensor(batch)))
+
+
+def test_features_of_nobody_are_refused_in_a_sentence():
+    batch = texts_to_batch(["a", "b"], features=[("V",), ("V",)])
+    del batch.feature_batch
+    with pytest.raises(ValueError, match="it is not said whose features these are"):
+        net(features=("V",))(batch)

@@ -57,6 +57,7 @@ class Assignment:
                 raise TypeError(f"{name} must be floating point, but is {tensor.dtype}")
             elif not tensor.isfinite().all():
                 raise ValueError(f"{name} has a value that is not finite at entry {_first(~tensor.isfinite())}")
+        self.__dict__.update(source=self.source.long(), target=self.target.long())  # other integers are fine, too
 
     @classmethod
     def unchecked(
@@ -123,7 +124,8 @@ class Assignment:
         largest = int(cluster.max()) if cluster.numel() else -1
         count = largest + 1 if num_clusters is None else num_clusters
         _indices("cluster", cluster, "clusters", count)
-        return cls._means(torch.arange(cluster.numel(), device=cluster.device), cluster, cluster.numel(), count)
+        node = torch.arange(cluster.numel(), device=cluster.device)
+        return cls._means(node, cluster.long(), cluster.numel(), count)
 
     @classmethod
     def _means(cls, source: Tensor, target: Tensor, num_sources: int, num_targets: int) -> Self:
@@ -189,6 +191,7 @@ class Assignment:
             dtype = torch.get_default_dtype() if self.membership is None and self.has_clusters else belonging.dtype
             edge_weight = torch.ones(edge_index.size(-1), dtype=dtype, device=edge_index.device)
         self._check_edges(edge_index, edge_weight)
+        edge_index = edge_index.long()
         if self.has_clusters:
             cluster = self.clusters()
             near, far = cluster[edge_index[0]], cluster[edge_index[1]]
@@ -352,7 +355,7 @@ class _WeightedSum(torch.autograd.Function):
             return x.new_zeros(groups.begin.numel() - 1, x.size(1))
         return embedding_bag(
             groups.other,
-            x,
+            x.contiguous(),  # other layouts have a slower kernel, which rounds differently
             groups.begin,
             mode="sum",
             per_sample_weights=weight[groups.order],

@@ -9,7 +9,7 @@ import numpy as np
 from torch_geometric.data import Data
 
 from grapheme_nn.data import Pair
-from grapheme_nn.graph import Integers, Unit, chains_to_batch, identities, name_identities, units_of
+from grapheme_nn.graph import Integers, Unit, chains, identities, name_identities, units_of
 from grapheme_nn.objective import Objective
 
 # Code points of a private area that no text uses: what stands for a character never seen.
@@ -62,7 +62,7 @@ class Examples:
                     inputs[at] = np.where(inputs[at] == old, new, inputs[at])
                     targets[at] = np.where(targets[at] == old, new, targets[at])
         features = None if self.features is None else [self.features[row] for row in rows]
-        return chains_to_batch(inputs, features), chains_to_batch(targets)
+        return chains(inputs, features), chains(targets)
 
 
 def choose_parts(needed: Integers, share: float = 0.995) -> int:

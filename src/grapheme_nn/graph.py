@@ -13,7 +13,7 @@ A graph of data is a PyG `Data`, several are a PyG `Batch`; its `x` says *what* 
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import chain, pairwise
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from unicodedata import normalize
 
 import numpy as np
@@ -79,7 +79,10 @@ def texts_to_batch(
     the graph of each, `feature_batch`.
     """
     nodes = _nodes(texts, unit)
-    batch = Batch(**_chain_fields(nodes.identity, nodes.per_text), unit=[unit] * len(texts))
+    node, owner = _owned(nodes.identity, nodes.per_text)
+    pointer = torch.from_numpy(_offsets(nodes.per_text))
+    edge_index = _chains(nodes.per_text)
+    batch = Batch(x=node, edge_index=edge_index, batch=owner, ptr=pointer, unit=[unit] * len(texts))
     batch._num_graphs = len(texts)
     ptr = batch.ptr.numpy()
     # What Batch.to_data_list needs to take the batch apart again: where each graph's part of a field begins, and by
@@ -129,15 +132,22 @@ def name_identities(names: Sequence[str]) -> list[int]:
     ]
 
 
-def chains_to_batch(units: Sequence[Integers], features: Sequence[Integers] | None = None) -> Data:
-    """Chains as a batch, from the `x` of each one's nodes, and perhaps the `feature` of each (see `texts_to_batch`).
+def chains(units: Sequence[Integers], features: Sequence[Integers] | None = None) -> Data:
+    """Chains for a network, from the `x` of each one's nodes, and perhaps the `feature` of each (see `texts_to_batch`).
 
-    A `Data` with `batch` and `ptr`, for those who only read it: PyG takes long to make a `Batch` of a few words.
+    Without `edge_index`: that it leads from each node to the next is known, and most networks can do without it.
     """
-    batch = Data(**_chain_fields(*_concatenated(units)))
+    x, count = _concatenated(units)
+    node, owner = _owned(x, count)
+    batch = Data(x=node, batch=owner, ptr=torch.from_numpy(_offsets(count)))
     if features is not None:
         batch.feature, batch.feature_batch = _owned(*_concatenated(features))
     return batch
+
+
+def chain_edges(pointer: Tensor) -> Tensor:
+    """From each node to the next in chains that begin and end at `pointer` int64 [B + 1]: int64 [2, e]."""
+    return _chains(np.diff(_array(pointer))).to(pointer.device)
 
 
 def graph_to_text(graph: Data) -> str:
@@ -161,14 +171,24 @@ def count_graphs(graphs: Data) -> int:
 
 def is_chain(edge_index: Tensor) -> bool:
     """Whether every edge leads from a node to the next number, in order and once, as in text."""
-    source, target = edge_index.numpy(force=True) if edge_index.device.type == "cpu" else edge_index
+    source, target = on_host(edge_index)
     return bool((target == source + 1).all()) and bool((source[1:] > source[:-1]).all())
+
+
+def on_host(tensor: Tensor) -> Any:
+    """A tensor's numbers for a look at them: on the CPU as a numpy array, which is quicker at a few."""
+    return tensor.detach().numpy() if tensor.device.type == "cpu" else tensor.detach()
 
 
 def is_sorted(numbers: Tensor) -> bool:
     """Whether numbers [n] never fall: the nodes of a batch stand graph after graph."""
-    values = numbers.numpy(force=True) if numbers.device.type == "cpu" else numbers  # numpy is quicker at a few
+    values = on_host(numbers)
     return bool((values[1:] >= values[:-1]).all())
+
+
+def is_integer(tensor: Tensor) -> bool:
+    """Whether a tensor holds whole numbers; bool does not count."""
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
 
 
 def is_acyclic(edge_index: Tensor, num_nodes: int) -> bool:
@@ -268,12 +288,6 @@ def _spell(graph: Data, count: Integers, units: Sequence[str]) -> list[str]:
     return [normalize("NFC", text) if unit == "decomposed" else text for unit, text in zip(units, texts, strict=True)]
 
 
-def _chain_fields(x: Integers, count: Integers) -> dict[str, Tensor]:
-    """Chains of `count` nodes each."""
-    node, owner = _owned(x, count)
-    return {"x": node, "edge_index": _chains(count), "batch": owner, "ptr": torch.from_numpy(_offsets(count))}
-
-
 def _owned(values: Integers, count: Integers) -> tuple[Tensor, Tensor]:
     """Values of several graphs, `count` each, and the graph of each value."""
     return torch.from_numpy(values), torch.from_numpy(np.repeat(np.arange(count.size), count))
@@ -324,7 +338,7 @@ def _walked_levels(source: Integers, target: Integers, num_nodes: int) -> Intege
 
 def _edges(edge_index: Tensor, num_nodes: int) -> tuple[Integers, Integers]:
     """The edges' sources and targets on the host, checked."""
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.is_floating_point():
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or not is_integer(edge_index):
         raise ValueError(
             f"edge_index must be integers of shape [2, e], but is {edge_index.dtype} {list(edge_index.shape)}"
         )

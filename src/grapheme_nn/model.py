@@ -12,7 +12,7 @@ from torch import nn
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.config import ModelConfig
-from grapheme_nn.graph import Integers, chains_to_batch, identities, join_units, name_identities, units_of
+from grapheme_nn.graph import Integers, chains, identities, join_units, name_identities, units_of
 from grapheme_nn.model_folder import ModelError, read_folder, write_folder
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.nn.encoder import Encoder
@@ -196,7 +196,7 @@ class GraphTransformNet(nn.Module):
                     if features is not None:
                         named = [np.array(name_identities(features[row]), dtype=np.int64) for row in rows]
                     units = identities([texts[row] for row in rows], self.config.input_unit)
-                    batch = chains_to_batch(units, named)
+                    batch = chains(units, named)
                     predicted: PredictedGraph = self(batch if device.type == "cpu" else batch.to(device))
                     decoded = self.objective.decode(predicted)
                     yield rows, predicted, self._texts(predicted, decoded, batch, [texts[row] for row in rows])
@@ -206,22 +206,21 @@ class GraphTransformNet(nn.Module):
 
     def _texts(self, predicted: PredictedGraph, decoded: Decoded, batch: Data, texts: Sequence[str]) -> list[str]:
         """What decoded graphs of texts spell."""
-        names, spelled, first = ("", "", *self.config.labels), [], batch.ptr.tolist()
-        for text, row, slots, nodes, begin in zip(
-            texts, decoded.label.tolist(), decoded.slot.tolist(), predicted.node.tolist(), first, strict=False
-        ):
+        names, spelled = ("", "", *self.config.labels), []
+        for number, (text, row) in enumerate(zip(texts, decoded.label.tolist(), strict=True)):
             units = [names[label] for label in row if label]
             if COPY in row:
-                parents = units_of(text, self.config.input_unit)
+                parents, first = units_of(text, self.config.input_unit), int(batch.ptr[number])
+                nodes = predicted.node[number, decoded.slot[number]].tolist()
                 for at, label in enumerate(row):
                     if label == COPY:
-                        units[at] = parents[nodes[slots[at]] - begin]
+                        units[at] = parents[nodes[at] - first]
             spelled.append(join_units(units, self.config.target_unit))
         return spelled
 
     def _values(self, predicted: PredictedGraph, targets: Sequence[str]) -> list[float]:
         """The objective's value of each target."""
-        units = chains_to_batch(identities(targets, self.config.target_unit)).to(predicted.unit.device)
+        units = chains(identities(targets, self.config.target_unit)).to(predicted.unit.device)
         values: list[float] = self.objective(predicted, units).value.tolist()
         return values
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.graph import is_integer
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.padding import Padding
 
@@ -43,20 +44,20 @@ class Targets:
 
     unit: Tensor  # int64 [B, m]: m is at least 1
     mask: Tensor  # bool [B, m]
-    edge_index: Tensor  # int64 [2, e]: from row b m + i to row b m + j
+    edge_index: Tensor | None  # int64 [2, e]: from row b m + i to row b m + j; None: from each node to the next
 
     @classmethod
     def of(cls, graphs: Data) -> "Targets":
         """The graphs of a PyG batch, each one's nodes in their own order."""
-        if graphs.get("x") is None or graphs.x.dim() != 1 or graphs.x.is_floating_point():
+        if graphs.get("x") is None or graphs.x.dim() != 1 or not is_integer(graphs.x):
             raise ValueError("x of a target must be one integer per node that says what it is, see text_to_graph")
         pointer = graphs.get("ptr")
         if pointer is None:
             pointer = torch.tensor([0, graphs.num_nodes], device=graphs.x.device)
-        padding = Padding.of_counts(pointer.diff())
-        unit, mask, edges = padding.dense(graphs.x), padding.mask, graphs.edge_index
-        if padding.index is not None:
-            edges = padding.index[edges]
+        padding = Padding.of_counts(pointer.long().diff())
+        unit, mask, edges = padding.dense(graphs.x.long()), padding.mask, graphs.get("edge_index")
+        if edges is not None:
+            edges = edges.long() if padding.index is None else padding.index[edges.long()]
         if not mask.size(1):  # only empty graphs: a column of padding
             unit, mask = unit.new_zeros(mask.size(0), 1), mask.new_zeros(mask.size(0), 1)
         return cls(unit, mask, edges)
@@ -70,6 +71,8 @@ class Targets:
     def adjacency(self) -> Tensor:
         """1 where an edge leads from node i to node j, float [B, m, m]."""
         batch, m = self.mask.shape
+        if self.edge_index is None:
+            return (self.mask[:, None, :] & torch.ones(m, m, device=self.mask.device).triu(1).tril(1).bool()).float()
         matrix = torch.zeros(batch * m, m, device=self.mask.device)
         return matrix.index_put_((self.edge_index[0], self.edge_index[1] % m), matrix.new_ones(())).view(batch, m, m)
 
@@ -86,7 +89,6 @@ class PredictedGraph:
     graph: Morph  # the slots as the morphs made them, with their history
     x: Tensor  # [B, s, d]: features that the labels were read from
     unit: Tensor  # int64 [B, s]: what copying gives
-    node: Tensor  # int64 [B, s]: the input node that it is copied from, -1 in the padding
     vocabulary: Vocabulary
 
     @property
@@ -98,6 +100,11 @@ class PredictedGraph:
     def history(self) -> Assignment:
         """Which node of the input made which slot: the product of the assignments of all morphs."""
         return self.graph.history
+
+    @cached_property
+    def node(self) -> Tensor:
+        """The input node that a slot would copy, int64 [B, s]; -1 for none, anything in the padding."""
+        return self.graph.padding.dense(self.graph.main_nodes)
 
     @cached_property
     def spelled(self) -> Tensor:

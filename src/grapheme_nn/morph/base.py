@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import is_chain, is_sorted, levels
+from grapheme_nn.graph import chain_edges, is_chain, is_integer, is_sorted, levels, on_host
 from grapheme_nn.padding import Padding
 
 
@@ -58,16 +58,28 @@ class Morph:
     condition: Condition | None = None  # what conditions each graph, in a network
     before: "Morph | None" = None  # the graph that was changed
     graphs: int | None = None  # how many graphs there are; None: as `batch` says
-    unit: Tensor | None = None  # int64 [k]: what each node is, of the graph of data that a network's chain begins with
+    unit: Tensor | None = None  # int64 [k]: what each node is, as far as it is known: of data, and what is split of it
 
     @classmethod
     def start(
         cls, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, batch: Tensor | None = None, **more: Any
     ) -> Self:
         """A graph before any change: nothing is checked."""
-        if edge_weight is None:
-            edge_weight = torch.ones(edge_index.size(1), dtype=x.dtype, device=x.device)
-        return cls(x, edge_index, edge_weight, batch, Assignment.identity(x.size(0), device=x.device), **more)
+        weight = x.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
+        return cls(x, edge_index, weight, batch, Assignment.identity(x.size(0), device=x.device), **more)
+
+    @classmethod
+    def chains(cls, x: Tensor, pointer: Tensor, **more: Any) -> Self:
+        """Chains that begin and end at `pointer` int64 [B + 1], such as texts: nobody need look at their edges."""
+        padding = Padding.of_counts(pointer.diff())
+        graph = cls.start(x, pointer[None].expand(2, -1)[:, :0], None, padding.owner, **more)
+        graph.__dict__.update(padding=padding, in_order=None, is_chain=True)
+
+        def edges() -> tuple[Tensor, Tensor]:
+            edge_index = chain_edges(pointer)
+            return edge_index, x.new_ones(edge_index.size(1))
+
+        return graph.with_edges(edges)
 
     def changed(
         self,
@@ -90,11 +102,28 @@ class Morph:
         travels = {"before": self, "condition": self.condition, "graphs": self.graphs}
         return Morph(x, edge_index, edge_weight, batch, assignment, losses, sampled, **(travels | own))
 
-    def with_features(self, x: Tensor) -> "Morph":
-        """The same graph with other features: nothing about its structure has changed."""
+    def with_dense(self, dense: Tensor) -> "Morph":
+        """The same graph with other features, given as `dense`: nothing about its structure has changed."""
         twin = copy(self)
-        twin.__dict__["x"] = x
+        twin.__dict__["dense"] = dense
+        twin.__dict__.pop("x", None)
         return twin
+
+    @cached_property
+    def dense(self) -> Tensor:
+        """The features, padded: [B, n, d], each graph's nodes in order; anything in the padding."""
+        return self.padding.dense(self.x)
+
+    @property
+    def _features(self) -> Tensor:
+        """`dense` or `x`, whichever is there."""
+        there: Tensor | None = self.__dict__.get("dense")
+        return self.x if there is None else there
+
+    @property
+    def channels(self) -> int:
+        """d."""
+        return self._features.size(-1)
 
     @property
     def origin(self) -> "Morph":
@@ -112,13 +141,17 @@ class Morph:
     def main_nodes(self) -> Tensor:
         """Per node the one it is made of most, among the nodes that the chain began with: int64 [k], -1 for none."""
         main = self.assignment.main_sources()
-        if self.before is None:
+        if self.before is None or self.before.before is None:
             return main
-        return torch.where(main < 0, -1, self.before.main_nodes[main.clamp_min(0)])
+        return torch.where(main < 0, -1, self.before.main_nodes[main])
 
     @property
     def num_nodes(self) -> int:
-        return self.x.size(0)
+        return self.assignment.num_targets
+
+    @property
+    def device(self) -> torch.device:
+        return self._features.device
 
     @cached_property
     def num_graphs(self) -> int:
@@ -131,7 +164,7 @@ class Morph:
         """The graph of each node, int64 [k]."""
         if self.batch is not None:
             return self.batch
-        return torch.zeros(self.num_nodes, dtype=torch.long, device=self.x.device)
+        return torch.zeros(self.num_nodes, dtype=torch.long, device=self.device)
 
     @cached_property
     def in_order(self) -> Tensor | None:
@@ -154,7 +187,7 @@ class Morph:
     @cached_property
     def place(self) -> Tensor:
         """Where each node stands in order, int64 [k]."""
-        number = torch.arange(self.num_nodes, device=self.x.device)
+        number = torch.arange(self.num_nodes, device=self.device)
         return number if self.in_order is None else torch.empty_like(number).index_copy_(0, self.in_order, number)
 
     @cached_property
@@ -176,9 +209,9 @@ class Morph:
     @cached_property
     def is_chain(self) -> bool:
         """Whether every graph is one chain, numbered along it, whose edges weigh 1, as text is."""
-        edges, filled = self.structure_edges, self.padding.mask.numpy(force=True)[:, :1].sum()
-        chain = edges.size(1) == self.num_nodes - int(filled) and is_chain(edges)
-        return chain and bool((self.structure_weights.numpy(force=True) == 1).all())
+        edges, filled = self.structure_edges, int(on_host(self.padding.mask)[:, :1].sum())
+        chain = edges.size(1) == self.num_nodes - filled and is_chain(edges)
+        return chain and bool((on_host(self.structure_weights) == 1).all())
 
     @cached_property
     def padding(self) -> Padding:
@@ -192,6 +225,9 @@ class Morph:
         return self
 
     def __getattr__(self, name: str) -> Tensor:
+        if name == "x" and "dense" in self.__dict__:
+            self.__dict__["x"] = flat = self.padding.flat(self.dense)
+            return flat
         if name not in ("edge_index", "edge_weight") or "_make_edges" not in self.__dict__:
             raise AttributeError(f"a Morph has no attribute {name!r}")
         self.__dict__.update(zip(("edge_index", "edge_weight"), self.__dict__["_make_edges"](), strict=True))
@@ -214,8 +250,8 @@ class Morph:
         return data
 
     def __repr__(self) -> str:
-        edges, channels = self.edge_index.size(1), self.x.size(1)
-        return f"Morph({self.num_nodes} nodes, {edges} edges, {channels} channels, {self.num_graphs} graphs)"
+        edges = self.edge_index.size(1)
+        return f"Morph({self.num_nodes} nodes, {edges} edges, {self.channels} channels, {self.num_graphs} graphs)"
 
 
 class Operator(nn.Module):
@@ -234,17 +270,20 @@ class Operator(nn.Module):
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
     ) -> Morph:
-        graph = as_graph(x, edge_index, edge_weight, batch)
-        if self.channels not in (0, graph.x.size(1)):
-            raise ValueError(f"x has {graph.x.size(1)} channels, but this operator was made for {self.channels}")
+        graph = x if isinstance(x, Morph) else as_graph(x, edge_index, edge_weight, batch)
+        if self.channels not in (0, graph.channels):
+            raise ValueError(f"x has {graph.channels} channels, but this operator was made for {self.channels}")
+        if graph is not x:
+            self._check_precision(graph.x.dtype)
+        return self.change(graph)
+
+    def _check_precision(self, dtype: torch.dtype) -> None:
         for parameter in self.parameters():
-            if parameter.dim() and parameter.dtype != graph.x.dtype:
+            if parameter.dim() and parameter.dtype != dtype:
                 raise TypeError(
-                    f"x is {graph.x.dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
+                    f"x is {dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
                     "convert one of them with .to()"
                 )
-            break
-        return self.change(graph)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
@@ -255,11 +294,13 @@ class Operator(nn.Module):
 
 
 def as_graph(
-    x: Tensor | Morph | Data, edge_index: Tensor | None, edge_weight: Tensor | None, batch: Tensor | None
+    x: Tensor | Data,
+    edge_index: Tensor | None,
+    edge_weight: Tensor | None = None,
+    batch: Tensor | None = None,
+    **more: Any,
 ) -> Morph:
-    """Whatever stands for a graph, checked, with int64 indices in memory order."""
-    if isinstance(x, Morph):
-        return x
+    """A graph before any change, checked, with int64 indices in memory order; `more` are other fields of it."""
     if isinstance(x, Data):
         x, edge_index, edge_weight, batch = x.x, x.edge_index, x.get("edge_weight"), x.get("batch")
     if not isinstance(x, Tensor) or x.dim() != 2 or not x.is_floating_point():
@@ -267,7 +308,7 @@ def as_graph(
         raise ValueError(f"x must be floating point of shape [n, d], but is {found}")
     if edge_index is None:
         raise ValueError("edge_index is missing: give the edges as integers of shape [2, e]")
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.is_floating_point():
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or not is_integer(edge_index):
         raise ValueError(
             f"edge_index must be integers of shape [2, e], but is {edge_index.dtype} {list(edge_index.shape)}"
         )
@@ -275,7 +316,8 @@ def as_graph(
         if tensor is not None and tensor.device != x.device:
             raise ValueError(f"{name} is on {tensor.device}, but x is on {x.device}: move one of them with .to()")
     if edge_index.numel():
-        least, most = (int(end) for end in edge_index.aminmax())
+        ends = on_host(edge_index)
+        least, most = int(ends.min()), int(ends.max())
         if least < 0 or most >= x.size(0):
             wrong = least if least < 0 else most
             raise ValueError(f"edge_index refers to node {wrong}, but the graph has {x.size(0)} nodes")
@@ -286,14 +328,19 @@ def as_graph(
             )
         edge_weight = edge_weight.to(x.dtype).contiguous()
     if batch is not None:
-        if batch.shape != x.shape[:1] or batch.is_floating_point():
+        if batch.shape != x.shape[:1] or not is_integer(batch):
             raise ValueError(
                 f"batch must be one integer per node, but is {batch.dtype} {list(batch.shape)} for {x.size(0)} nodes"
             )
         batch = batch.long().contiguous()
-        if batch.numel() and bool((batch[edge_index[0].long()] != batch[edge_index[1].long()]).any()):
+        if batch.numel() and int(batch.min()) < 0:
+            raise ValueError(
+                f"batch must not be negative, but a node is in graph {int(batch.min())}: graphs begin with 0"
+            )
+        owner, ends = on_host(batch), on_host(edge_index.long())
+        if batch.numel() and bool((owner[ends[0]] != owner[ends[1]]).any()):
             raise ValueError("an edge leads from one graph of the batch to another: graphs do not mix")
-    return Morph.start(x.contiguous(), edge_index.long().contiguous(), edge_weight, batch)
+    return Morph.start(x.contiguous(), edge_index.long().contiguous(), edge_weight, batch, **more)
 
 
 def history(morphs: Sequence[Morph]) -> Assignment:

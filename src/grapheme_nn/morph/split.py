@@ -31,14 +31,14 @@ class Split(Operator):
         return f"{self.channels}, parts={self.parts}"
 
     def change(self, graph: Morph) -> Morph:
-        n, parts, device = graph.num_nodes, self.parts, graph.x.device
+        n, parts, device = graph.num_nodes, self.parts, graph.device
 
         def children() -> Tensor:
             return torch.arange(n * parts, device=device).view(n, parts)
 
         def entries() -> tuple[Tensor, Tensor, Tensor]:
             child = children().flatten()
-            return child // parts, child, graph.x.new_ones(n * parts)
+            return child // parts, child, self.children_of.weight.new_ones(n * parts)
 
         def edges() -> tuple[Tensor, Tensor]:
             child = children()
@@ -48,16 +48,20 @@ class Split(Operator):
             weight = torch.cat([graph.edge_weight, graph.edge_weight.new_ones(inner.size(1))])
             return torch.cat([outer, inner], dim=1), weight
 
+        chained = "is_chain" in graph.__dict__  # a network looked: nobody need look at these edges again
+        features = self.children_of(graph.dense if chained else graph.x)
         morph = graph.changed(
-            self.children_of(graph.x).view(n * parts, self.channels),
-            graph.edge_index,
-            graph.edge_weight,
+            features.view(-1, self.channels),
+            features,  # until somebody asks for edges
+            features,
             None if graph.batch is None else graph.batch.repeat_interleave(parts),
             Assignment.lazy(entries, n, n * parts),
             # Children stay together: by levels alone, those of parallel nodes would alternate.
             order=None if graph.in_order is None else children()[graph.in_order].flatten(),
+            unit=None if graph.unit is None else graph.unit.repeat_interleave(parts),
         ).with_edges(edges)
-        if "is_chain" in graph.__dict__:  # then nobody need look at the edges again
+        if chained:
             morph.__dict__["is_chain"] = graph.is_chain
-            morph.with_padding(graph.padding.split(parts))
+            morph = morph.with_padding(graph.padding.split(parts))
+            morph = morph.with_dense(features.view(*morph.padding.mask.shape, self.channels))
         return morph

@@ -1,11 +1,12 @@
 """The encoder: a batch of data graphs becomes a graph with features, the one that a network's morphs begin with."""
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from grapheme_nn.config import ModelConfig
-from grapheme_nn.graph import count_graphs
-from grapheme_nn.morph.base import Condition, Morph
+from grapheme_nn.graph import count_graphs, is_integer
+from grapheme_nn.morph.base import Condition, Morph, as_graph
 from grapheme_nn.nn.embedding import HashEmbedding
 from grapheme_nn.nn.layer import Layers
 from grapheme_nn.padding import Padding
@@ -14,8 +15,8 @@ from grapheme_nn.padding import Padding
 class Encoder(nn.Module):
     """Embeds what each node is, adds what conditions its graph, and runs the layers.
 
-    A batch has `x` int64 [n] and `edge_index`, a DAG; perhaps `feature` int64 [f] with the graph of each,
-    `feature_batch` (PyG's `follow_batch=["feature"]` makes it): what conditions a graph without being part of it.
+    A batch has `x` int64 [n] and `edge_index`, a DAG, or is chains without it; perhaps `feature` int64 [f] with the graph
+    of each, `feature_batch` (PyG's `follow_batch=["feature"]` makes it): what conditions it without being part of it.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -31,23 +32,30 @@ class Encoder(nn.Module):
         self.layers = Layers(config, config.layers)
 
     def forward(self, batch: Data) -> Morph:
-        if batch.x is None or batch.x.dim() != 1 or batch.x.is_floating_point():
+        if batch.x is None or batch.x.dim() != 1 or not is_integer(batch.x):
             raise ValueError("x must be one integer per node that says what it is, see text_to_graph")
-        x: Tensor = self.embedding(batch.x)
-        condition = None
+        unit, owner, graphs, condition = batch.x.long(), batch.get("batch"), count_graphs(batch), None
+        x: Tensor = self.embedding(unit)
         if self.feature_embedding is not None:
-            condition = self._condition(batch)
-            x = x + self.condition(condition.x.sum(1)).index_select(0, batch.batch)
-        travels = {"condition": condition, "graphs": count_graphs(batch), "unit": batch.x}
-        graph = Morph.start(self.dropout(x), batch.edge_index, None, batch.batch, **travels)
+            condition = self._condition(batch, graphs)
+            x = x + self.condition(condition.x.sum(1))[0 if owner is None else owner]
+        travels = {"condition": condition, "graphs": graphs, "unit": unit}
+        if "edge_index" in batch:
+            graph = as_graph(self.dropout(x), batch.edge_index, None, owner, **travels)
+        else:
+            graph = Morph.chains(self.dropout(x), batch.ptr, **travels)
         encoded: Morph = self.layers(graph)
         return encoded
 
-    def _condition(self, batch: Data) -> Condition:
+    def _condition(self, batch: Data, graphs: int) -> Condition:
         """The features of each graph; of a batch that has none, none, which is a condition too."""
         assert self.feature_embedding is not None
         feature, owner = batch.get("feature"), batch.get("feature_batch")
-        if feature is None or owner is None:
-            feature, owner = batch.x[:0], batch.batch[:0]
-        padding = Padding.of(owner, count_graphs(batch))
-        return Condition(padding.dense(self.feature_embedding(feature)), padding.mask)
+        if feature is None:
+            feature = batch.x[:0]
+        if owner is None:
+            if feature.numel() and graphs > 1:
+                raise ValueError('it is not said whose features these are: batch with follow_batch=["feature"]')
+            owner = torch.zeros_like(feature)
+        padding = Padding.of(owner.long(), graphs)
+        return Condition(padding.dense(self.feature_embedding(feature.long())), padding.mask)

@@ -53,7 +53,7 @@ class Layers(nn.Module):
         self.norm = nn.LayerNorm(config.width)
 
     def forward(self, graph: Morph) -> Morph:
-        structure, x = Structure.of(graph), graph.padding.dense(graph.x)
+        structure, x = Structure.of(graph), graph.dense
         for layer in self.layers:
             x = layer(x, structure, graph.condition)
-        return graph.with_features(self.norm(graph.padding.flat(x)))
+        return graph.with_dense(self.norm(x))

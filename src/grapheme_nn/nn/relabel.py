@@ -43,12 +43,12 @@ class Relabel(nn.Module):
 
     def forward(self, graph: Morph) -> PredictedGraph:
         padding, origin = graph.padding, graph.origin
-        x = padding.dense(graph.x.relu())
+        x = graph.dense.relu()
         if self.attention is not None and self.norm is not None:
             # Text may change its order: what a slot becomes can be far from the node it was made from.
             before = graph if graph.before is None else graph.before
             mask = None if before.padding.full else before.padding.mask
-            x = x + self.attention(self.norm(x), before.padding.dense(before.x), mask)
+            x = x + self.attention(self.norm(x), before.dense, mask)
         x = self.dropout(x)
         score = self.label(x)
         if not self.has_void:
@@ -56,10 +56,11 @@ class Relabel(nn.Module):
         log_prob = score.log_softmax(2)
         if graph.existence is not None:
             log_prob = self._existing(log_prob, padding.dense(graph.existence - 1).to(score.dtype) + 1)
-        node = graph.main_nodes
-        assert origin.unit is not None
-        unit = torch.where(node >= 0, origin.unit[node.clamp_min(0)], 0)
-        return PredictedGraph(log_prob, None, graph, x, padding.dense(unit), padding.dense(node), self.vocabulary)
+        unit = graph.unit
+        if unit is None:
+            assert origin.unit is not None
+            unit = torch.where(graph.main_nodes >= 0, origin.unit[graph.main_nodes], 0)
+        return PredictedGraph(log_prob, None, graph, x, padding.dense(unit), self.vocabulary)
 
     def _existing(self, log_prob: Tensor, existence: Tensor) -> Tensor:
         """Log-probabilities [B, s, V] of slots that exist with a probability [B, s]."""
