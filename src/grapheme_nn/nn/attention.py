@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 
 class Attention(nn.Module):
@@ -26,10 +27,11 @@ class Attention(nn.Module):
         batch, n, _ = x.shape
         query = self.query(x).view(batch, n, self.heads, -1).transpose(1, 2)
         key, value = self.key_value(context).view(batch, context.size(1), 2, self.heads, -1).permute(2, 0, 3, 1, 4)
-        score = (query * query.size(-1) ** -0.5) @ key.transpose(2, 3)
+        absent = None
         if mask is not None:
             # A large number, not infinity: a graph without nodes must not become nan.
-            absent = torch.zeros_like(mask, dtype=score.dtype).masked_fill_(~mask, torch.finfo(score.dtype).min / 2)
-            score = score + absent[:, None, None, :]
-        attended: Tensor = self.out((score.softmax(3) @ value).transpose(1, 2).reshape(batch, n, -1))
-        return attended
+            absent = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(~mask, torch.finfo(x.dtype).min / 2)
+            absent = absent[:, None, None, :]
+        attended = scaled_dot_product_attention(query, key, value, absent)
+        mixed: Tensor = self.out(attended.transpose(1, 2).reshape(batch, n, -1))
+        return mixed
