@@ -4,14 +4,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from grapheme_nn.train import PRESETS, train
 from rich.console import Console
 from rich.table import Table
 
 from grapheme_nn.cli.progress import Report
+from grapheme_nn.config import PRESETS
 from grapheme_nn.data import generate, hold_out, overlap
 from grapheme_nn.evaluate import evaluate
 from grapheme_nn.model import GraphTransformNet
+from grapheme_nn.training import train
 
 WANTED = 0.99
 FOLDER = Path("runs/dates")

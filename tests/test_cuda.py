@@ -75,7 +75,7 @@ def test_sinkhorn_and_the_structural_loss_agree_with_the_cpu(temperature):
 
 
 @pytest.mark.parametrize("morphs", [("split",), ("merge", "lift", "split"), ("local_pool", "split")], ids=",".join)
-@pytest.mark.parametrize("loss", OBJECTIVES)
+@pytest.mark.parametrize("loss", list(OBJECTIVES))
 def test_networks_and_objectives_agree_with_the_cpu(loss, morphs):
     torch.manual_seed(0)
     shape = {"width": 16, "hidden": 8, "heads": 2, "layers": 1, "dropout": 0.0, "buckets": 64}

@@ -120,7 +120,7 @@ def run(name, training, x, edge_index, weight, batch, dtype=torch.float32):
 @pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
 @pytest.mark.parametrize("name", OPERATORS)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_an_operator_gives_the_same_for_any_layout_and_integer_type(name, training, data):
     x, edge_index, weight, batch = data.draw(graphs())
     plain = run(name, training, x, edge_index, weight, batch)
@@ -142,7 +142,7 @@ def test_an_operator_gives_the_same_for_any_layout_and_integer_type(name, traini
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @given(data=st.data())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_an_operator_in_any_precision_gives_that_precision_back(name, training, dtype, data):
     x, edge_index, weight, batch = data.draw(graphs())
     exact = run(name, training, x.double(), edge_index, weight.double(), batch, torch.float64)

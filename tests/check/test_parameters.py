@@ -121,7 +121,7 @@ def ours(loss, **more):
     return GraphTransformNet(ModelConfig(("a", "b", "x", "y"), loss=loss, **shape, **more)).eval()
 
 
-@pytest.mark.parametrize("loss", OBJECTIVES)
+@pytest.mark.parametrize("loss", list(OBJECTIVES))
 def test_a_network_of_ours_needs_only_pairs(loss):
     report = gradient_report(ours(loss), [("abc", "ab"), ("xyz", "xy")], entries=0)
     assert report, str(report)
