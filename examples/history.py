@@ -1,6 +1,6 @@
 """The history of a prediction: which letters of the input made which letter of the output, morph by morph.
 
-A small network (merge, lift, split) learns to write every letter twice, `hello` to `hheelllloo`, and is then asked.
+A small network (merge, lift, split) learns to write every letter twice, `balloon` to `bbaalllloooonn`.
 
     python examples/history.py
 """
@@ -28,11 +28,11 @@ def twice(text: str) -> str:
     return "".join(2 * letter for letter in text)
 
 
-def main(text: str = "hello", count: int = 500, epochs: int = 4) -> str:
+def main(text: str = "balloon", count: int = 500, epochs: int = 4) -> str:
     """What the text became."""
     words = [pair.input for pair in generate("stutter", count, seed=1)]  # letters by chance, some of them repeated
     pairs, dev = hold_out([Pair(word, twice(word)) for word in words], seed=1)
-    config = TrainConfig(morphs=MORPHS, epochs=epochs, width=64, hidden=32, layers=1, heads=2)
+    config = TrainConfig(morphs=MORPHS, epochs=epochs, width=32, hidden=16, layers=1, heads=2, seed=1)
     result = train(pairs, dev, config, FOLDER)
     model = GraphTransformNet.load(FOLDER)
 

@@ -38,11 +38,11 @@ def test_the_demo_trains_and_judges(example, capsys):
 
 
 def test_the_history_leads_from_each_letter_to_those_it_was_made_of(example, capsys):
-    assert example("history").main(count=300) == "hheelllloo"
+    assert example("history").main(count=300) == "bbaalllloooonn"
     shown = capsys.readouterr().out
-    assert re.search(r"split +│ 10 +│ 9 ", shown)
-    letters = re.findall(r"│ (\w) +│ \d +│ \d:(\w) +│ ([^│]+)│", shown)
-    assert "".join(letter for letter, _, _ in letters) == "hheelllloo"
+    assert re.search(r"split +│ 14 +│ 13 ", shown)
+    letters = re.findall(r"│ (\w) +│ \d+ +│ \d:(\w) +│ ([^│]+)│", shown)
+    assert "".join(letter for letter, _, _ in letters) == "bbaalllloooonn"
     assert all(letter == copied and f":{letter}" in made_of for letter, copied, made_of in letters)
 
 
