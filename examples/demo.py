@@ -17,8 +17,8 @@ FOLDER = Path("runs/dates")
 CONFIG = TrainConfig(epochs=4)  # what one gets, but for the number of epochs
 
 
-def main(count: int = 10_000, config: TrainConfig = CONFIG) -> float:
-    """The exact match on dates never seen, after training on `count` others."""
+def main(count: int = 10_000, config: TrainConfig = CONFIG) -> None:
+    """Train on `count` dates, and judge on others; ends with an error where the promise is not kept."""
     console = Console()
     pairs = generate("dates", count=count + HELD_OUT + NEW, seed=1)  # all with different inputs
     new, held_out, pairs = pairs[:NEW], pairs[NEW : NEW + HELD_OUT], pairs[NEW + HELD_OUT :]
@@ -38,8 +38,9 @@ def main(count: int = 10_000, config: TrainConfig = CONFIG) -> float:
     console.print(table)
     console.print(f"exact match on {found.pairs:,} dates never seen in training: {found.exact_match:.2%}")
     print(f"the model is in {FOLDER}: echo 'March 5th, 2024' | .venv/bin/grapheme predict {FOLDER} --scores")
-    return found.exact_match
+    if found.exact_match < WANTED:
+        sys.exit(f"that is below the {WANTED:.0%} that this demo promises")
 
 
-if __name__ == "__main__" and main() < WANTED:
-    sys.exit(f"that is below the {WANTED:.0%} that this demo promises")
+if __name__ == "__main__":
+    main()
