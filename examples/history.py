@@ -1,38 +1,65 @@
-"""A sentence becomes a graph, the letters of each word merge, and the graph becomes text again."""
+"""The history of a prediction: which letters of the input made which letter of the output, morph by morph.
+
+A small network (merge, lift, split) learns to write every letter twice, `balloon` to `bbaalllloooonn`.
+
+    python examples/history.py
+"""
+
+from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from grapheme_nn import Assignment, graph_to_text, text_to_graph
+from grapheme_nn import GraphTransformNet, Morph, TrainConfig, texts_to_batch, train
+from grapheme_nn.data import Pair, generate, hold_out
 
-SENTENCE = "every change of structure is a matrix"
+MORPHS = ("merge", "lift", "split")
+FOLDER = Path("runs/history")
 
-letters = text_to_graph(SENTENCE)
-is_space = letters.x == ord(" ")
-# A space begins a cluster, and so does the letter after it: words and spaces alternate.
-begins = is_space | torch.cat([torch.tensor([False]), is_space[:-1]])
-words = Assignment.from_clusters(begins.cumsum(0))
-edge_index, _ = words.connect(letters.edge_index)
-pairs = Assignment.from_clusters(torch.arange(words.num_targets) // 2)  # a word and the space after it
-history = words.compose(pairs)
 
-feature = torch.randn(letters.num_nodes, 4, requires_grad=True)
-history.reduce(feature)[0].sum().backward()  # the gradient of the first merged node
+def chain(graph: Morph) -> list[Morph]:
+    """The graphs that a prediction went through, the first one first."""
+    return [graph] if graph.before is None else [*chain(graph.before), graph]
 
-console = Console()
-console.print(f"text   {SENTENCE!r}")
-console.print(f"graph  {letters.num_nodes} nodes, {letters.num_edges} edges")
-console.print(f"merge  {words.num_targets} nodes, {edge_index.size(1)} edges, then {pairs.num_targets} nodes")
-table = Table("node after", "made of", "nodes before", "weights", title="history")
-for node in range(history.num_targets):
-    sources, weights = history.contributors(node)
-    made_of = "".join(SENTENCE[source] for source in sources.tolist())
-    shares = " ".join(dict.fromkeys(f"{weight:.3f}" for weight in weights.tolist()))
-    table.add_row(str(node), repr(made_of), f"{int(sources[0])}..{int(sources[-1])}", shares)
-console.print(table)
-reached = feature.grad.abs().sum(dim=1).nonzero()[:, 0].tolist()
-console.print(f"gradient of node 0 reaches the letters {reached} and no others")
-console.print(f"text   {graph_to_text(letters)!r}")
-assert graph_to_text(letters) == SENTENCE
-assert reached == history.contributors(0)[0].tolist()
+
+def twice(text: str) -> str:
+    """The text with every letter written twice."""
+    return "".join(2 * letter for letter in text)
+
+
+def main(text: str = "balloon", count: int = 500, epochs: int = 4) -> str:
+    """What the text became."""
+    words = [pair.input for pair in generate("stutter", count, seed=1)]  # letters by chance, some of them repeated
+    pairs, dev = hold_out([Pair(word, twice(word)) for word in words], seed=1)
+    config = TrainConfig(morphs=MORPHS, epochs=epochs, width=32, hidden=16, layers=1, heads=2, seed=1)
+    result = train(pairs, dev, config, FOLDER)
+    model = GraphTransformNet.load(FOLDER)
+
+    with torch.no_grad():
+        predicted = model(texts_to_batch([text]))
+    decoded = model.objective.decode(predicted)
+    (output,) = model.transform([text])
+
+    console = Console()
+    console.print(f"{result.best_dev_exact_match:.0%} of {len(dev)} words that were held out come out right")
+    console.print(f"{text!r} became {output!r}")
+    stages = Table("after", "nodes", "edges", "made of", title="the chain")
+    for name, graph in zip(("encode", *MORPHS), chain(predicted.graph), strict=True):
+        clusters = [graph.history.contributors(node)[0].tolist() for node in range(graph.num_nodes)]
+        made_of = " ".join("".join(text[letter] for letter in cluster) for cluster in clusters)
+        stages.add_row(name, str(graph.num_nodes), str(graph.edge_index.size(1)), made_of)
+    console.print(stages)
+    history = Table("letter", "slot", "copied from", "made of the letters", "weights", title="the prediction")
+    for letter, slot in zip(output, decoded.slot[0].tolist(), strict=False):
+        letters, weights = predicted.history.contributors(slot)
+        numbers = " ".join(f"{number}:{text[number]}" for number in letters.tolist())
+        node = int(predicted.node[0, slot])
+        shares = " ".join(f"{weight:.2f}" for weight in weights.tolist())
+        history.add_row(letter, str(slot), f"{node}:{text[node]}", numbers, shares)
+    console.print(history)
+    return output
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""The corridor of network parts."""
+"""Parts of networks: embeddings, layers, aggregation of messages."""
 
 from grapheme_nn.nn.aggregation import HOWS, Aggregate, aggregate
 from grapheme_nn.nn.embedding import HashEmbedding

@@ -1,4 +1,4 @@
-"""The room of aggregation: how the messages that reach a node become one."""
+"""Aggregation of messages: how those that reach a node become one."""
 
 from typing import Literal, get_args
 
