@@ -68,10 +68,10 @@ def _changed(config: T, values: dict[str, Any], where: str) -> T:
 def _fitting(name: str, value: Any, wanted: Any, where: str) -> Any:
     """The value, if it is of the kind that the setting has."""
     kinds = {getattr(wanted, "__origin__", wanted), *getattr(wanted, "__args__", ())}
-    if type(value) in kinds or value in kinds:  # a type, or one of the words of a Literal
-        return value
     if tuple in kinds and isinstance(value, list) and all(isinstance(part, str) for part in value):
         return tuple(value)
+    if type(value) in kinds or value in kinds:  # a type, or one of the words of a Literal
+        return value
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds:
         return float(value)
     raise Unusable(f"{where}: {name} = {value!r} does not fit: it should be {_named(wanted)}")

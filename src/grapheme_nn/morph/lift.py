@@ -41,9 +41,10 @@ class Lift(Operator):
 
         x = fine.x + self.linear(change.lift(graph.x))
         back = Assignment.lazy(make, change.num_targets, change.num_sources)
-        own = {"order": fine.order, "existence": fine.existence}
+        own = {"order": fine.order, "existence": fine.existence, "unit": fine.unit}
         morph = graph.changed(x, fine.edge_index, fine.edge_weight, fine.batch, back, **own)
         morph.__dict__["main_nodes"] = fine.main_nodes
-        if "is_chain" in fine.__dict__:  # then nobody need look at the edges again
-            morph.__dict__["is_chain"] = fine.is_chain
-        return morph.with_padding(fine.padding)
+        for known in ("is_chain", "padding"):  # then nobody need look at the edges again
+            if known in fine.__dict__:
+                morph.__dict__[known] = fine.__dict__[known]
+        return morph

@@ -15,8 +15,8 @@ from grapheme_nn.padding import Padding
 class Encoder(nn.Module):
     """Embeds what each node is, adds what conditions its graph, and runs the layers.
 
-    A batch has `x` int64 [n] and `edge_index`, a DAG, or is chains without it; perhaps `feature` int64 [f] with the graph
-    of each, `feature_batch` (PyG's `follow_batch=["feature"]` makes it): what conditions it without being part of it.
+    A batch has `x` int64 [n] and `edge_index`, a DAG, or is chains without it. What conditions a graph without being
+    part of it is `feature` int64 [f] with the graph of each, `feature_batch` (PyG's `follow_batch=["feature"]`).
     """
 
     def __init__(self, config: ModelConfig) -> None:
