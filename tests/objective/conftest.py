@@ -28,7 +28,7 @@ def make_predicted(label_log_prob, slots, next_log_prob=None, edges=None):
     nothing = torch.zeros(label_log_prob.shape[:2], dtype=torch.long)
     label = torch.arange(2, label_log_prob.size(2))
     return PredictedGraph(
-        label_log_prob, next_log_prob, graph, label_log_prob, nothing, nothing, Vocabulary(95 + label, label)
+        label_log_prob, next_log_prob, graph, label_log_prob, nothing, Vocabulary(95 + label, label)
     )
 
 

@@ -81,7 +81,7 @@ def test_the_edge_term_puts_a_plan_on_the_branch_where_it_belongs(predict, wante
     assert as_chain > as_diamond + 1
 
 
-def primal(objective, labels, target, edges, unreachable, plan):
+def primal(objective, labels, target, ways, unreachable, plan):
     """What the plan minimises, written out entry by entry, for one graph; labels are columns of `labels` [s, V]."""
     T, (s, m) = objective.temperature, plan.shape
     deleted, inserted = (1 - plan.sum(1)).clamp_min(0), (1 - plan.sum(0)).clamp_min(0)
@@ -93,7 +93,7 @@ def primal(objective, labels, target, edges, unreachable, plan):
             total += float(p * -labels[i, target[j]] / T + torch.xlogy(p, p) - p)
     for j in range(m):
         total += float(inserted[j] * objective.insertion / T + torch.xlogy(inserted[j], inserted[j]) - inserted[j])
-    for a, b in edges.T.tolist():
+    for a, b in ways.nonzero().tolist():
         for i in range(s):
             for k in range(s):
                 total += float(objective.weight / T * plan[i, a] * plan[k, b] * unreachable[i, k])
@@ -111,7 +111,8 @@ def test_at_convergence_the_value_is_what_the_plan_minimises_and_its_gradient_is
     goal = wanted([target], edges=None if target_edges is None else [target_edges])
     found = objective(predicted, goal)
     unreachable = 1 - reachability(predicted)[0].double()
-    by_hand = primal(objective, labels.detach()[0], target, goal.edge_index, unreachable, found.plan[0])
+    ways = closure(Targets.of(goal).adjacency)[0]
+    by_hand = primal(objective, labels.detach()[0], target, ways, unreachable, found.plan[0])
     assert found.value.item() == pytest.approx(by_hand, abs=1e-6)
     (gradient,) = torch.autograd.grad(found.value.sum(), labels)
     expected = torch.zeros_like(labels[0])
@@ -246,14 +247,16 @@ def test_the_first_plan_is_the_mean_of_all_that_keep_the_order(wanted, slots, no
     for chosen in combinations(range(slots), nodes):
         expected[list(chosen), range(nodes)] += 1 / comb(slots, nodes)
     mask = torch.ones(1, slots, dtype=torch.bool)
-    torch.testing.assert_close(mean_monotone_plan(mask, Targets.of(wanted([[2] * nodes])))[0], expected)
+    targets = Targets.of(wanted([[2] * nodes]))
+    torch.testing.assert_close(mean_monotone_plan(mask, targets, closure(targets.adjacency))[0], expected)
 
 
 def test_the_first_plan_of_a_dag_puts_ancestors_before_descendants_whatever_their_numbers(wanted):
     mask = torch.ones(1, 8, dtype=torch.bool)
     place = torch.arange(8.0)
     for number in permutations(range(4)):
-        plan = mean_monotone_plan(mask, Targets.of(wanted([[2] * 4], edges=[torch.tensor(number)[DIAMOND]])))[0]
+        targets = Targets.of(wanted([[2] * 4], edges=[torch.tensor(number)[DIAMOND]]))
+        plan = mean_monotone_plan(mask, targets, closure(targets.adjacency))[0]
         first, one, other, last = (place @ plan)[list(number)].tolist()
         assert one == pytest.approx(other)
         assert first < one < last

@@ -40,10 +40,10 @@ class Encoder(nn.Module):
             condition = self._condition(batch, graphs)
             x = x + self.condition(condition.x.sum(1))[0 if owner is None else owner]
         travels = {"condition": condition, "graphs": graphs, "unit": unit}
-        if "edge_index" in batch:
-            graph = as_graph(self.dropout(x), batch.edge_index, None, owner, **travels)
-        else:
+        if "ptr" in batch and "edge_index" not in batch:
             graph = Morph.chains(self.dropout(x), batch.ptr, **travels)
+        else:
+            graph = as_graph(self.dropout(x), batch.edge_index, None, owner, **travels)
         encoded: Morph = self.layers(graph)
         return encoded
 

@@ -85,14 +85,14 @@ class Objective(ABC):
         return target.size
 
 
-def without_voids(label: Tensor, graph: Morph) -> Decoded:
-    """The slots of a graph that are not void, in order, from the label of each slot, int64 [B, s]."""
+def without_voids(label: Tensor, graph: Morph | None = None) -> Decoded:
+    """The slots of a graph (by default a chain) that are not void, in order, from the labels of all, int64 [B, s]."""
     there = label != VOID
     length = there.sum(1)
     width = int(length.max()) if length.numel() else 0
     slot = (~there).byte().argsort(dim=1, stable=True)[:, :width]
     decoded = Decoded(label.gather(1, slot), slot, length)
-    return decoded if graph.is_chain else replace(decoded, edge_index=_contracted(there, graph))
+    return decoded if graph is None or graph.is_chain else replace(decoded, edge_index=_contracted(there, graph))
 
 
 def _contracted(there: Tensor, graph: Morph) -> Tensor:
