@@ -40,7 +40,8 @@ def _states(lstm: nn.LSTM, x: Tensor) -> Tensor:
     """What `lstm(x)[0]` is, without the checks of its module, which take as long as a short word."""
     start = x.new_zeros(1, x.size(0), lstm.hidden_size)
     weights: list[Tensor] = [*lstm.all_weights[0]]
-    states: Tensor = torch.lstm(x, [start, start], weights, True, 1, 0.0, False, False, True)[0]
+    learns = torch.is_grad_enabled()  # what a GPU must know beforehand
+    states: Tensor = torch.lstm(x, [start, start], weights, True, 1, 0.0, learns, False, True)[0]
     return states
 
 
