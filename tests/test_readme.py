@@ -62,8 +62,8 @@ def test_the_readme_adds_an_objective_and_a_morph_and_trains_with_them(capsys, e
     try:
         run("add")
     finally:
-        OBJECTIVES.remove("in_place")
-        MORPHS.remove("pairs")
+        del OBJECTIVES["in_place"]
+        del MORPHS["pairs"]
     assert "['GRAPH', 'NEURAL']" in capsys.readouterr().out
 
 

@@ -50,7 +50,7 @@ def check_names(config: "ModelConfig | TrainConfig") -> None:
     for registry, names in ((OBJECTIVES, (config.loss,)), (MORPHS, config.morphs)):
         for name in names:
             if name not in registry:
-                raise ValueError(f"unknown {registry.kind} {name!r}: choose one of {', '.join(registry)}")
+                registry.__missing__(name)
 
 
 @dataclass(frozen=True)

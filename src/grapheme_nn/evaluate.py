@@ -107,7 +107,7 @@ def structural_loss(predicted: Sequence[str], targets: Sequence[str], unit: Unit
         graphs = (texts_to_batch([texts[index] for index in chosen], unit) for texts in (predicted, targets))
         total += float(loss(*graphs).total.sum())
         start += size
-    return total / len(targets)
+    return max(total, 0.0) / len(targets)  # of graphs that are the same, rounding is all there is
 
 
 def align(predicted: Sequence[str], target: Sequence[str]) -> list[tuple[str | None, str | None]]:

@@ -48,6 +48,8 @@ class Run:
     dev: float | None = None  # exact match
     dev_log_probability: float = -inf  # mean over the dev pairs
     warning: str = ""
+    merged: int = 0  # nodes that were merged away in this epoch
+    nodes: int = 0  # of so many
     seconds: float = 0.0  # of training alone
     examples: int = 0
     total_seconds: float = 0.0
@@ -65,7 +67,7 @@ class Trainer:
         needed = self.examples.needed_parts(OBJECTIVES[config.loss]())
         self.config = _resolve(config, self.examples, needed)
         self.not_covered = int((needed > self.config.parts).sum())
-        self.merged = self.nodes = 0  # of those that came to a Merge in this epoch, and how many of them it merged away
+        self.merged = self.nodes = 0  # in the last step: nodes merged away, of so many
         torch.manual_seed(config.seed)
         self.accelerator = Accelerator()
         shared = {field.name for field in fields(ModelConfig)} & {field.name for field in fields(config)}
@@ -102,7 +104,7 @@ class Trainer:
     def step(self, batches: list[list[int]], rate: float, random: Random) -> tuple[float, int]:
         """One step of the optimiser; the summed loss and the number of examples that had one."""
         self.model.train()
-        total, counted = 0.0, 0
+        total, counted, self.merged, self.nodes = 0.0, 0, 0, 0
         for rows in batches:
             inputs, targets = self.examples.batch(rows, unseen=self.config.unseen, random=random)
             if self.accelerator.device.type != "cpu":
@@ -175,8 +177,7 @@ class Trainer:
         merges = [module for module in self.network.modules() if isinstance(module, Merge)]
         if merges:
             line["threshold"] = [float(module.threshold.detach()) for module in merges]
-            line["merged"], line["nodes"] = self.merged, self.nodes
-        self.merged = self.nodes = 0
+            line["merged"], line["nodes"] = run.merged, run.nodes
         if self.accelerator.is_main_process:
             with (out / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")

@@ -79,6 +79,7 @@ def train(
             random = Random(f"{config.seed} {run.epoch} {run.step}")
             loss, counted = trainer.step(steps[run.step], rate, random)
             run.loss, run.counted = run.loss + loss, run.counted + counted
+            run.merged, run.nodes = run.merged + trainer.merged, run.nodes + trainer.nodes
             run.step, run.total_steps = run.step + 1, run.total_steps + 1
             run.examples += sum(map(len, steps[run.step - 1]))
             run.seconds += perf_counter() - begun
@@ -99,7 +100,7 @@ def train(
         trainer.write_metrics(run, rate, out)
         if progress is not None:
             progress(_progress(run, settings, len(steps)))
-        run.step, run.loss, run.counted = 0, 0.0, 0
+        run.step, run.loss, run.counted, run.merged, run.nodes = 0, 0.0, 0, 0, 0
         trainer.save_checkpoint(run, out)
     return TrainResult(
         best_dev_exact_match=run.best,

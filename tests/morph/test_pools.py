@@ -224,3 +224,10 @@ def test_empty_graphs_are_pooled(pool):
 def test_bad_input_is_answered_by_a_sentence(sentence, call):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_one_soft_cluster_is_the_sum_of_all_nodes_without_edges():
+    x = torch.randn(5, 3)
+    morph = SoftPool(3, 1)(x, torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]))
+    torch.testing.assert_close(morph.x, x.sum(0, keepdim=True))
+    assert morph.edge_index.shape == (2, 0)
