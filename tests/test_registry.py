@@ -12,6 +12,7 @@ from grapheme_nn import MORPHS, OBJECTIVES, Comparison, GraphTransformNet, Model
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.check import gradient_report
 from grapheme_nn.cli import app
+from grapheme_nn.data import Pair
 from grapheme_nn.registry import Registry
 
 TINY = "epochs = 2\nwidth = 16\nhidden = 16\nlayers = 1\nheads = 2\nlearning_rate = 0.01\n"
