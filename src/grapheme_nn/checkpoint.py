@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from grapheme_nn.model_folder import ModelError, replace_tensors
+from grapheme_nn.model_folder import ModelError, replace_files, write_tensors
 
 FILE = "checkpoint.safetensors"
 
@@ -22,7 +22,7 @@ def save_checkpoint(
     for number, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": torch.as_tensor(value) for name, value in values.items()}
     tensors |= {f"random.{name}": value for name, value in _random_states().items()}
-    replace_tensors(tensors, folder / FILE, {"state": json.dumps(state)})
+    replace_files(folder, {FILE: lambda file: write_tensors(tensors, file, {"state": json.dumps(state)})})
 
 
 def load_checkpoint(

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +20,16 @@ class ModelError(ValueError):
 def write_folder(
     folder: str | os.PathLike[str], weights: Mapping[str, Tensor], config: Mapping[str, Any], card: str
 ) -> None:
-    """Write a model's files. What is there already is replaced only when all of them are safely on the disk."""
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
-    temporary = {name: path / f".{name}.{os.getpid()}" for name in (WEIGHTS, CONFIG, CARD)}
-    try:
-        write_tensors(weights, temporary[WEIGHTS])
-        temporary[CONFIG].write_text(json.dumps(config, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        temporary[CARD].write_text(card, encoding="utf-8")
-        for file in temporary.values():
-            _flush(file)
-        for name, file in temporary.items():
-            os.replace(file, path / name)
-    finally:
-        for file in temporary.values():
-            file.unlink(missing_ok=True)
+    """Write a model's files."""
+    settings = json.dumps(config, ensure_ascii=False, indent=1) + "\n"
+    replace_files(
+        Path(folder),
+        {
+            WEIGHTS: lambda file: write_tensors(weights, file),
+            CONFIG: lambda file: file.write_text(settings, encoding="utf-8"),
+            CARD: lambda file: file.write_text(card, encoding="utf-8"),
+        },
+    )
 
 
 def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -65,15 +60,19 @@ def write_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str,
         raise OSError(f"{file.name} could not be written: {error}") from None
 
 
-def replace_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str]) -> None:
-    """As `write_tensors`, but the file that was there before stays until the new one is safely on the disk."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+def replace_files(folder: Path, write: Mapping[str, Callable[[Path], object]]) -> None:
+    """Write files by name. What is there already is replaced only when all of them are safely on the disk."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = {name: folder / f".{name}.{os.getpid()}" for name in write}
     try:
-        write_tensors(tensors, temporary, metadata)
-        _flush(temporary)
-        os.replace(temporary, file)
+        for name, file in temporary.items():
+            write[name](file)
+            _flush(file)
+        for name, file in temporary.items():
+            os.replace(file, folder / name)
     finally:
-        temporary.unlink(missing_ok=True)
+        for file in temporary.values():
+            file.unlink(missing_ok=True)
 
 
 def _flush(file: Path) -> None:

@@ -27,9 +27,7 @@ def make_predicted(label_log_prob, slots, next_log_prob=None, edges=None):
     graph = Morph.start(label_log_prob.new_zeros(owner.numel(), 1), edge_index, None, owner, graphs=len(slots))
     nothing = torch.zeros(label_log_prob.shape[:2], dtype=torch.long)
     label = torch.arange(2, label_log_prob.size(2))
-    return PredictedGraph(
-        label_log_prob, next_log_prob, graph, label_log_prob, nothing, Vocabulary(95 + label, label)
-    )
+    return PredictedGraph(label_log_prob, next_log_prob, graph, label_log_prob, nothing, Vocabulary(95 + label, label))
 
 
 def make_targets(rows, edges=None):
