@@ -74,14 +74,12 @@ class Padded(NamedTuple):
 def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
     """Both batches padded. The sizes, and what has to be checked, are read back from the device, at once."""
     soft = "label_log_prob" in predicted
-    _check_fields("predicted", predicted, "label_log_prob" if soft else "x")
-    _check_fields("target", target, "label" if soft else "x")
+    _check_fields("predicted", predicted, "label_log_prob" if soft else "x", like=predicted)
+    _check_fields("target", target, "label" if soft else "x", like=predicted)
     if "existence" in target or "label_log_prob" in target:
         raise ValueError("the target must be a hard graph, without existence or label_log_prob: harden it first")
     if ("activation" in predicted) != ("activation" in target):
         raise ValueError("only one of the two graphs has activations: give both, or neither")
-    for side, graph in (("predicted", predicted), ("target", target)):
-        _check_device(side, graph, predicted.edge_index.device)
     known = [target.label.long()] if soft else [predicted.x.long(), target.x.long()]
     count = predicted.label_log_prob.size(0) if soft else known[0].size(0)
     pointers = _pointer(predicted, count), _pointer(target, known[-1].size(0))
@@ -90,11 +88,18 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
             f"there are {pointers[0].size(0) - 1} predicted graphs and {pointers[1].size(0) - 1} targets: "
             "a loss compares them pairwise"
         )
-    dtype = _dtype(predicted, target)
-    ends = [end for integers in (predicted.edge_index, target.edge_index, torch.cat(known)) for end in _ends(integers)]
-    *table, least, most = torch.stack(ends).tolist()
+    # The widest of the floats given, at least single precision: a plan is no place for less.
+    fields = ("edge_weight", "activation", "label_log_prob", "existence")
+    given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
+    dtype = reduce(torch.promote_types, given, torch.float32)
+    integers = [part.long() for part in (predicted.edge_index, target.edge_index, torch.cat(known))]
+    ends = [torch.stack((part if part.numel() else part.new_zeros(1)).aminmax()) for part in integers]
+    *table, least, most = torch.cat(ends).tolist()
     if not soft:
-        known = _as_floats(known, dtype, exact=max(-least, most) < 2 / torch.finfo(dtype).eps)
+        # Floats that are equal where the integers are: a CPU compares those ten times as fast.
+        exact = max(-least, most) < 2 / torch.finfo(dtype).eps
+        code = integers[2] if exact else integers[2].unique(return_inverse=True)[1]
+        known = list(code.to(dtype).split([part.numel() for part in known]))
     elif target.label.numel() and not 0 <= least <= most < predicted.label_log_prob.size(1):
         raise ValueError(
             f"labels of the target range from {least} to {most}, but label_log_prob has "
@@ -115,14 +120,6 @@ def check_edge_index(side: str, graph: Data) -> None:
         raise ValueError(
             f"edge_index of the {side} graph must be integers of shape [2, e], but is {edges.dtype} {list(edges.shape)}"
         )
-
-
-def _as_floats(identities: list[Tensor], dtype: torch.dtype, *, exact: bool) -> list[Tensor]:
-    """Floats that are equal where the integers are: a CPU compares those ten times as fast."""
-    if exact:
-        return [identity.to(dtype) for identity in identities]
-    codes = torch.unique(torch.cat(identities), return_inverse=True)[1].to(dtype)
-    return list(codes.split([identity.numel() for identity in identities]))
 
 
 def _pad(
@@ -153,11 +150,6 @@ def _pad(
     )
 
 
-def _ends(integers: Tensor) -> tuple[Tensor, Tensor]:
-    least, most = (integers if integers.numel() else integers.new_zeros(1)).long().aminmax()
-    return least, most
-
-
 def _pointer(graph: Data, count: int) -> Tensor:
     """Where the nodes of each graph begin, and end: int64 [B + 1]."""
     pointer = graph.get("ptr")
@@ -169,14 +161,8 @@ def _pointer(graph: Data, count: int) -> Tensor:
     return torch.nn.functional.pad(torch.bincount(graph.batch, minlength=graphs).cumsum(0), (1, 0))
 
 
-def _dtype(predicted: Data, target: Data) -> torch.dtype:
-    """The widest of the floats given, at least single precision: a plan is no place for less."""
-    fields = ("edge_weight", "activation", "label_log_prob", "existence")
-    given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
-    return reduce(torch.promote_types, given, torch.float32)
-
-
-def _check_fields(side: str, graph: Any, needed: str) -> None:
+def _check_fields(side: str, graph: Any, needed: str, *, like: Data) -> None:
+    """Refuses fields that lack, have another shape or type than they must, or are not where the edges of `like` are."""
     if not isinstance(graph, Data):
         raise ValueError(f"the {side} graph must be a PyG Data or Batch, but is a {type(graph).__name__}")
     if not isinstance(graph.get(needed), Tensor):
@@ -185,24 +171,20 @@ def _check_fields(side: str, graph: Any, needed: str) -> None:
     if needed != "label_log_prob" and graph[needed].is_floating_point():
         raise ValueError(f"{needed} of the {side} graph must be integers, but is {graph[needed].dtype}")
     n, e = (graph[needed].size(0) if graph[needed].dim() else 0), graph.edge_index.size(1)
-    shapes = {"existence": [n], "edge_weight": [e], "activation": [n, "_"]}
+    shapes = {"edge_index": [2, e], "edge_weight": [e], "existence": [n], "activation": [n, "_"], "ptr": ["_"]}
     shapes[needed] = [n, "_"] if needed == "label_log_prob" else [n]
     for field, shape in shapes.items():
-        if field not in graph:
+        if not isinstance(graph.get(field), Tensor):
             continue
-        given = list(graph[field].shape)
-        if len(given) != len(shape) or given[0] != shape[0]:
-            wanted = ", ".join(map(str, shape))
-            raise ValueError(f"{field} of the {side} graph must have shape [{wanted}], but has {given}")
-
-
-def _check_device(side: str, graph: Data, device: torch.device) -> None:
-    for field in ("x", "edge_index", "edge_weight", "activation", "label", "label_log_prob", "existence", "ptr"):
-        if isinstance(graph.get(field), Tensor) and graph[field].device != device:
+        if graph[field].device != like.edge_index.device:
             raise ValueError(
                 f"{field} of the {side} graph is on {graph[field].device}, but edge_index of the predicted one "
-                f"is on {device}: move one of them"
+                f"is on {like.edge_index.device}: move one of them"
             )
+        given = list(graph[field].shape)
+        if len(given) != len(shape) or shape[0] not in ("_", given[0]):
+            wanted = ", ".join(map(str, shape))
+            raise ValueError(f"{field} of the {side} graph must have shape [{wanted}], but has {given}")
 
 
 def _check_values(side: str, graph: Data) -> None:
