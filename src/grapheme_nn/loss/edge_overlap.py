@@ -26,8 +26,7 @@ def edge_overlap(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
     O(e_x m + e_y n).
     """
     if x.chain is not None and y.chain is not None:
-        both: tuple[Tensor, Tensor] = _ChainOverlap.apply(plan, x.chain, y.chain)  # type: ignore[no-untyped-call]
-        return both
+        return _ChainOverlap.apply(plan, x.chain, y.chain)  # type: ignore[no-any-return,no-untyped-call]
     plan = plan[:, :-1, :-1]
     back = plan.mT
     return x.inner(plan, y.successors(back).mT), y.inner(back, x.successors(plan).mT)

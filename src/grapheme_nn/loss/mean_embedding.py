@@ -41,8 +41,7 @@ def embedding_term(x: Padded, y: Padded, same: list[Tensor]) -> Tensor:
     """R of `StructuralLoss`, [B], from the agreement of x with itself, of y with itself, and of x with y."""
     kernels = [_kernel(*both) for both in zip((x, y, x), (x, y, y), same, strict=True)]
     h, k = _weighted(x, kernels[0]), _weighted(y, kernels[1])
-    distance: Tensor = _SquaredDistance.apply(h, k, *kernels)  # type: ignore[no-untyped-call]
-    return distance / max(h.size(2), 1)
+    return _SquaredDistance.apply(h, k, *kernels) / max(h.size(2), 1)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def _kernel(x: Padded, y: Padded, same: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from grapheme_nn.loss.mean_embedding import agreement, context, embedding_term
 from grapheme_nn.loss.padded import Padded, pad_pair
 from grapheme_nn.loss.potentials import Costs, averaged_sinkhorn, symmetric_sinkhorn, transport_plan, with_kernels
 from grapheme_nn.loss.sinkhorn import check_options, with_void
+from grapheme_nn.loss.softmin import BOUND
 from grapheme_nn.predicted import PredictedGraph
 
 
@@ -144,7 +145,8 @@ class StructuralLoss(torch.nn.Module):
         costs = with_kernels(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
         node, plans = _transport(costs, x.existence, y.existence, self.iterations)
         node = node * self.temperature
-        edge, clique = edge_term(plans, x.edges, y.edges), _clique_term(x_side, y_side)
+        edge, density = edge_term(plans, x.edges, y.edges), (_density(x_side) - _density(y_side)).abs()
+        clique = 0.3 * density[0] + 0.7 * density[1]
         total = self.node * node + self.edge * edge + self.clique * clique
         embedding = torch.zeros_like(total)
         if x.activation is not None and self.embedding:
@@ -218,28 +220,19 @@ def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tup
     # Differences first, node by node: between graphs that are nearly the same they are small, and keep their digits.
     # What goes from void to void is as much as all nodes together, and takes more digits.
     mass = (x_x.sum(2) - x_y.sum(2)).sum(1) + (y_y.sum(2) - x_y.sum(1)).sum(1)
-    void_x, void_y, void = (_void_to_void(*each) for each in potentials)
+    at_void = ((part[:, -1] for part in each) for each in potentials)
+    # Its cost is 0. A bound where a and b are 0, so that nothing meets infinity.
+    void_x, void_y, void = (a * b * (u + v).clamp(max=BOUND).exp() for a, b, u, v in at_void)
     mass = mass + (void_x - void) + (void_y - void)
     value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + mass / 2
     return value.to(x.dtype), [x_x, y_y, x_y]
 
 
-def _void_to_void(source: Tensor, target: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    """The corner of the plan, whose cost is 0, in double precision: [B]."""
-    a, b, u, v = (part[:, -1] for part in (source, target, row, column))
-    return a * b * (u + v).clamp(max=80.0).exp()  # a bound where a and b are 0, so that nothing meets infinity
-
-
-def _clique_term(x: _Side, y: _Side) -> Tensor:
-    (x_mean, x_variance), (y_mean, y_variance) = (_density(side) for side in (x, y))
-    return 0.3 * (x_mean - y_mean).abs() + 0.7 * (x_variance - y_variance).abs()
-
-
-def _density(side: _Side) -> tuple[Tensor, Tensor]:
-    """Mean and variance of out-degree / n over the nodes of each graph, [B] each; 0 for a graph without nodes."""
+def _density(side: _Side) -> Tensor:
+    """Mean and variance of out-degree / n over the nodes of each graph, [2, B]; 0 for a graph without nodes."""
     there = side.graph.existence
     nodes = there.sum(1, keepdim=True)
     nodes = torch.where(nodes > 0, nodes, 1.0)
     density, share = side.outward[:, :-1] / nodes, there / nodes
     mean = (share * density).sum(1, keepdim=True)
-    return mean[:, 0], (share * (density - mean).square()).sum(1)
+    return torch.stack([mean[:, 0], (share * (density - mean).square()).sum(1)])

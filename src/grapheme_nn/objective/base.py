@@ -127,8 +127,7 @@ def with_posteriors(value: Tensor, inputs: tuple[Tensor, ...], posteriors: tuple
     Its exact gradient is minus the posteriors of the inputs, of their shapes and types. They come with the plan, so
     autograd need not follow the recursion that made them.
     """
-    result: Tensor = _KnownPosteriors.apply(value, *inputs, *posteriors)  # type: ignore[no-untyped-call]
-    return result
+    return _KnownPosteriors.apply(value, *inputs, *posteriors)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _KnownPosteriors(torch.autograd.Function):
