@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch_geometric.data import Batch, Data
 
-from grapheme_nn.graph import Integers
+from grapheme_nn.graph import Integers, chain_edges
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.predicted import COPY, NEVER, VOID, PredictedGraph, Targets
 
@@ -45,11 +45,8 @@ class Decoded:
         copied = predicted.unit.gather(1, torch.where(there, self.slot, 0))
         unit = torch.where(self.label == COPY, copied, predicted.vocabulary.units_of(self.label))
         owner = torch.arange(self.length.numel(), device=unit.device).repeat_interleave(self.length)
-        edges = self.edge_index
-        if edges is None:
-            target = (owner[1:] == owner[:-1]).nonzero()[:, 0] + 1
-            edges = torch.stack([target - 1, target])
         pointer = torch.nn.functional.pad(self.length.cumsum(0), (1, 0))
+        edges = chain_edges(pointer) if self.edge_index is None else self.edge_index
         graphs = Batch(x=unit[there], edge_index=edges, batch=owner, ptr=pointer)
         graphs._num_graphs = self.length.numel()
         return graphs

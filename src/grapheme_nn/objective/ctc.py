@@ -19,8 +19,7 @@ class CTC(Objective):
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         same = (targets.unit[:, :, None] == targets.unit[:, None, :]).byte().argmax(2)
         label, void = predicted.match(targets), predicted.label_log_prob[:, :, VOID]
-        value, plan = ctc_value(label, void, same, predicted.mask.sum(1), targets.length)
-        return Comparison(value, plan)
+        return Comparison(*ctc_value(label, void, same, predicted.mask.sum(1), targets.length))
 
     @torch.no_grad()
     def decode(self, predicted: PredictedGraph) -> Decoded:
