@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.graph import is_chain
@@ -29,13 +30,13 @@ class Edges:
     def successors(self, values: Tensor) -> Tensor:
         """A @ values: per node, the weighted sum over the nodes its edges lead to. [B, n, c] to [B, n, c]."""
         if self.chain is not None:
-            return torch.nn.functional.pad(self.chain[:, :, None] * values[:, 1:], (0, 0, 0, 1))
+            return pad(self.chain[:, :, None] * values[:, 1:], (0, 0, 0, 1))
         return self._collect(self.source, self.target, values)
 
     def predecessors(self, values: Tensor) -> Tensor:
         """A^T @ values: per node, the weighted sum over the nodes whose edges lead to it. [B, n, c] to [B, n, c]."""
         if self.chain is not None:
-            return torch.nn.functional.pad(self.chain[:, :, None] * values[:, :-1], (0, 0, 1, 0))
+            return pad(self.chain[:, :, None] * values[:, :-1], (0, 0, 1, 0))
         return self._collect(self.target, self.source, values)
 
     def inner(self, at_source: Tensor, at_target: Tensor) -> Tensor:
@@ -48,9 +49,8 @@ class Edges:
         """The weighted sum of a value per edge, as `inner` gives it, over the edges of each graph: [B]."""
         if self.chain is not None:
             return (self.chain * per_edge).sum(1)
-        graphs, nodes = self.shape
-        graph = self.source // max(nodes, 1)
-        return per_edge.new_zeros(graphs).index_add(0, graph, self.weight * per_edge)
+        graph = self.source // max(self.shape[1], 1)
+        return per_edge.new_zeros(self.shape[0]).index_add(0, graph, self.weight * per_edge)
 
     def _collect(self, to: Tensor, of: Tensor, values: Tensor) -> Tensor:
         flat = values.flatten(0, 1)
@@ -82,11 +82,11 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
         raise ValueError("only one of the two graphs has activations: give both, or neither")
     known = [target.label.long()] if soft else [predicted.x.long(), target.x.long()]
     count = predicted.label_log_prob.size(0) if soft else known[0].size(0)
-    pointers = _pointer(predicted, count), _pointer(target, known[-1].size(0))
-    if pointers[0].size(0) != pointers[1].size(0):
+    sizes = _sizes(predicted, count), _sizes(target, known[-1].size(0))
+    graphs = [part.numel() for part in sizes]
+    if graphs[0] != graphs[1]:
         raise ValueError(
-            f"there are {pointers[0].size(0) - 1} predicted graphs and {pointers[1].size(0) - 1} targets: "
-            "a loss compares them pairwise"
+            f"there are {graphs[0]} predicted graphs and {graphs[1]} targets: a loss compares them pairwise"
         )
     # The widest of the floats given, at least single precision: a plan is no place for less.
     fields = ("edge_weight", "activation", "label_log_prob", "existence")
@@ -106,8 +106,8 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
             f"{predicted.label_log_prob.size(1)} columns"
         )
     return (
-        _pad(predicted, "predicted", pointers[0], table[0:2], dtype, None if soft else known[0]),
-        _pad(target, "target", pointers[1], table[2:4], dtype, known[-1]),
+        _pad(predicted, "predicted", sizes[0], table[0:2], dtype, None if soft else known[0]),
+        _pad(target, "target", sizes[1], table[2:4], dtype, known[-1]),
     )
 
 
@@ -122,21 +122,19 @@ def check_edge_index(side: str, graph: Data) -> None:
         )
 
 
-def _pad(
-    graph: Data, side: str, pointer: Tensor, ends: list[int], dtype: torch.dtype, identity: Tensor | None
-) -> Padded:
+def _pad(graph: Data, side: str, sizes: Tensor, ends: list[int], dtype: torch.dtype, identity: Tensor | None) -> Padded:
     """`ends`: the least and the last node of edge_index."""
     least, most = ends
     count = (graph.label_log_prob if identity is None else identity).size(0)
     if graph.edge_index.numel() and not 0 <= least <= most < count:
         wrong = least if least < 0 else most
         raise ValueError(f"edge_index of the {side} graph refers to node {wrong}, but it has {count} nodes")
-    if pointer.device.type == "cpu":  # elsewhere it would cost a wait for the device
+    if sizes.device.type == "cpu":  # elsewhere it would cost a wait for the device
         _check_values(side, graph)
-    padding = Padding.of_counts(pointer.diff())
+    padding = Padding.of_counts(sizes)
     (graphs, nodes), index, dense = padding.mask.shape, padding.index, padding.dense
     source, target = graph.edge_index.long() if index is None else index[graph.edge_index.long()]
-    ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=pointer.device)
+    ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=sizes.device)
     weight = graph.edge_weight.to(dtype) if "edge_weight" in graph else ones[: source.size(0)]
     chain = None
     if nodes and is_chain(graph.edge_index):
@@ -150,15 +148,14 @@ def _pad(
     )
 
 
-def _pointer(graph: Data, count: int) -> Tensor:
-    """Where the nodes of each graph begin, and end: int64 [B + 1]."""
-    pointer = graph.get("ptr")
-    if pointer is not None:
-        return torch.as_tensor(pointer).long()
+def _sizes(graph: Data, count: int) -> Tensor:
+    """How many nodes each graph has: int64 [B]."""
+    if graph.get("ptr") is not None:
+        return torch.as_tensor(graph.ptr).long().diff()
     if graph.get("batch") is None:
-        return torch.tensor([0, count], device=graph.edge_index.device)
+        return torch.tensor([count], device=graph.edge_index.device)
     graphs = graph.num_graphs if isinstance(graph, Batch) else int(graph.batch.max()) + 1 if count else 0
-    return torch.nn.functional.pad(torch.bincount(graph.batch, minlength=graphs).cumsum(0), (1, 0))
+    return torch.bincount(graph.batch, minlength=graphs)
 
 
 def _check_fields(side: str, graph: Any, needed: str, *, like: Data) -> None:

@@ -37,10 +37,9 @@ class Costs(NamedTuple):
 
 
 def with_kernels(*scaled: Tensor) -> list[Costs]:
-    """The costs with their kernels, or without any where they range over 40 temperatures or more.
+    """The costs with their kernels, or without any, as `sinkhorn` says.
 
-    Kernels take the place of the costs in memory: they must be the caller's own. Reads two numbers back from the
-    device, at once, and refuses costs that are not finite.
+    Kernels take the place of the costs in memory: they must be the caller's own.
     """
     table = torch.stack([torch.stack(part.detach().aminmax()) for part in scaled if part.numel()] or [torch.zeros(2)])
     least, most = torch.stack([table[:, 0].amin(), table[:, 1].amax()]).tolist()

@@ -32,7 +32,7 @@ def sinkhorn(
     included; returns P [B, n, m], 0 in padding, in single precision where cost is in half.
 
     Where the costs range over less than 40 temperatures, iterations are products with exp(-cost / temperature),
-    otherwise log-sum-exps. To choose, and to refuse NaN, two numbers are read back from the device.
+    otherwise log-sum-exps. To choose, and to refuse NaN, two numbers are read back from the device, at once.
     """
     masked = source_mask is not None or target_mask is not None
     check_options(iterations, temperature)

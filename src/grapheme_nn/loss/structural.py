@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric.data import Data
 
 from grapheme_nn.loss.edge_overlap import edge_term
@@ -136,24 +137,21 @@ class StructuralLoss(torch.nn.Module):
             predicted, target = predicted.as_pair(target)
         x, y = pad_pair(predicted, target)
         with torch.autocast(x.existence.device.type, enabled=False):  # half precision would lose the plans
-            return self._distance(x, y)
-
-    def _distance(self, x: Padded, y: Padded) -> StructuralDistance:
-        same = [agreement(x, x), agreement(y, y), agreement(x, y)]
-        x_side, y_side = self._side(x, same[0]), self._side(y, same[1])
-        sides = (x_side, x_side), (y_side, y_side), (x_side, y_side)
-        costs = with_kernels(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
-        node, plans = _transport(costs, x.existence, y.existence, self.iterations)
-        node = node * self.temperature
-        edge, density = edge_term(plans, x.edges, y.edges), (_density(x_side) - _density(y_side)).abs()
-        clique = 0.3 * density[0] + 0.7 * density[1]
-        total = self.node * node + self.edge * edge + self.clique * clique
-        embedding = torch.zeros_like(total)
-        if x.activation is not None and self.embedding:
-            embedding = embedding_term(x, y, same)
-            total = total + self.embedding * embedding
-        mean = total.sum() / max(total.size(0), 1)
-        return StructuralDistance(total, mean, node, edge, clique, embedding, plans[2][:, :-1, :-1])
+            same = [agreement(x, x), agreement(y, y), agreement(x, y)]
+            x_side, y_side = self._side(x, same[0]), self._side(y, same[1])
+            sides = (x_side, x_side), (y_side, y_side), (x_side, y_side)
+            costs = with_kernels(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
+            node, plans = _transport(costs, x.existence, y.existence, self.iterations)
+            node = node * self.temperature
+            edge, density = edge_term(plans, x.edges, y.edges), (_density(x_side) - _density(y_side)).abs()
+            clique = 0.3 * density[0] + 0.7 * density[1]
+            total = self.node * node + self.edge * edge + self.clique * clique
+            embedding = torch.zeros_like(total)
+            if x.activation is not None and self.embedding:
+                embedding = embedding_term(x, y, same)
+                total = total + self.embedding * embedding
+            mean = total.sum() / max(total.size(0), 1)
+            return StructuralDistance(total, mean, node, edge, clique, embedding, plans[2][:, :-1, :-1])
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.options.items())
@@ -169,13 +167,11 @@ class StructuralLoss(torch.nn.Module):
             around = context(graph, graph, same).diagonal(dim1=1, dim2=2)
             alone = alone + around[:, :, None] * (self.context_weight / 2)
         # The void is one more row: alone it costs nothing, and it shares nothing.
-        activation, alone, node = (
-            torch.nn.functional.pad(part, (0, 0, 0, 1)) for part in (activation, alone, torch.ones_like(there))
-        )
+        activation, alone, node = (pad(part, (0, 0, 0, 1)) for part in (activation, alone, torch.ones_like(there)))
         void, one = 1 - node, torch.ones_like(node)
         left = torch.cat([activation * -by_channel, alone, one, node, void], 2)
         right = torch.cat([activation, one, alone, self._by_type(graph) * node + self.void * void, self.void * node], 2)
-        outward, inward = (torch.nn.functional.pad(part[:, :, 0], (0, 1)) for part in (outward, inward))
+        outward, inward = (pad(part[:, :, 0], (0, 1)) for part in (outward, inward))
         return _Side(graph, outward, inward, left, right)
 
     def _cost(self, one: "_Side", other: "_Side", same: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """What all objectives have in common: how a predicted graph is compared with a target graph, and decoded."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,8 +88,7 @@ def without_voids(label: Tensor, graph: Morph) -> Decoded:
     length = there.sum(1)
     width = int(length.max()) if length.numel() else 0
     slot = (~there).byte().argsort(dim=1, stable=True)[:, :width]
-    decoded = Decoded(label.gather(1, slot), slot, length)
-    return decoded if graph.is_chain else replace(decoded, edge_index=_contracted(there, graph))
+    return Decoded(label.gather(1, slot), slot, length, None if graph.is_chain else _contracted(there, graph))
 
 
 def _contracted(there: Tensor, graph: Morph) -> Tensor:
@@ -108,9 +107,10 @@ def _contracted(there: Tensor, graph: Morph) -> Tensor:
     return torch.from_numpy(np.stack(found.tocoo().coords).astype(np.int64)).to(there.device)
 
 
-def masked(label: Tensor, predicted: PredictedGraph, targets: Targets) -> Tensor:
-    """Log-probabilities of slots and target nodes [B, s, m], -inf in the padding of either."""
-    return torch.where(predicted.mask[:, :, None] & targets.mask[:, None, :], label, -torch.inf)
+def masked_match(predicted: PredictedGraph, targets: Targets) -> Tensor:
+    """`PredictedGraph.match` [B, s, m], -inf in the padding of slots and of target nodes."""
+    there = predicted.mask[:, :, None] & targets.mask[:, None, :]
+    return torch.where(there, predicted.match(targets), -torch.inf)
 
 
 def exact_dtype(tensor: Tensor) -> torch.dtype:

@@ -53,8 +53,8 @@ def ctc_value(label: Tensor, void: Tensor, same: Tensor, slots: Tensor, targets:
     return with_posteriors(value.detach(), (log_prob,), (posterior,)), posterior[:, :, 1:]
 
 
-def merge_repeats(label: Tensor, void: int = 0) -> Tensor:
+def merge_repeats(label: Tensor) -> Tensor:
     """Labels [B, n] with the void for each that repeats the one before it."""
     repeated = torch.zeros_like(label, dtype=torch.bool)
     repeated[:, 1:] = label[:, 1:] == label[:, :-1]
-    return label.masked_fill(repeated, void)
+    return label.masked_fill(repeated, VOID)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from grapheme_nn.objective.base import Comparison, Objective, exact_dtype, masked, with_posteriors
+from grapheme_nn.objective.base import Comparison, Objective, exact_dtype, masked_match, with_posteriors
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
 
@@ -16,7 +16,7 @@ class Monotone(Objective):
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         # A slot that is not there is void for free.
         void = torch.where(predicted.mask, predicted.label_log_prob[:, :, VOID], 0)
-        return monotone_alignment(masked(predicted.match(targets), predicted, targets), void, targets.length)
+        return monotone_alignment(masked_match(predicted, targets), void, targets.length)
 
 
 def monotone_alignment(label: Tensor, void: Tensor, length: Tensor) -> Comparison:

@@ -8,7 +8,7 @@ s steps is possible whatever the reach, and slots of ragged batches need no spec
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.objective.base import Comparison, Decoded, Objective, exact_dtype, masked, with_posteriors
+from grapheme_nn.objective.base import Comparison, Decoded, Objective, exact_dtype, masked_match, with_posteriors
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
 # Minus infinity for the recursion that autograd follows: large enough to be impossible, and -1e30 + 1e30 is not nan.
@@ -25,8 +25,7 @@ class Path(Objective):
     has_void = False
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
-        following = _following(predicted)
-        return path_alignment(masked(predicted.match(targets), predicted, targets), following, targets.length)
+        return path_alignment(masked_match(predicted, targets), _following(predicted), targets.length)
 
     @torch.no_grad()
     def decode(self, predicted: PredictedGraph) -> Decoded:
@@ -153,9 +152,7 @@ def _by_probability(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor
     # the posterior where no beta is above 1e230.
     trusted = spelled[:, 0] & (finish[:, 0] > 1e-50) & (largest.amax(1) < 1e230)
     trusted &= ((scale[:, :, 0] > 1e-50) | ~steps).all(0)
-    posterior = torch.empty_like(edge)
-    posterior[:, :, 0] = end_posterior
-    torch.mul(edges, leaving, out=posterior[:, :, 1:])
+    posterior = torch.cat([end_posterior[:, :, None], edges.mul_(leaving)], 2)
     return -log_total, plan[:, :, 1:].permute(1, 2, 0), posterior, trusted
 
 
