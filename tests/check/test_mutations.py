@@ -144,7 +144,7 @@ def test_dropout_that_does_not_ask_whether_it_is_in_training(red, monkeypatch):
 
     def dropping(self, batch):
         graph = encode(self, batch)
-        return graph.with_features(torch.nn.functional.dropout(graph.x, 0.3, True))
+        return graph.with_dense(torch.nn.functional.dropout(graph.dense, 0.3, True))
 
     monkeypatch.setattr(Encoder, "forward", dropping)
     failed = red([], "net, path encoder (Encoder)", nets=("path",))
@@ -206,7 +206,8 @@ def test_training_that_goes_uphill(grapheme, monkeypatch):
     monkeypatch.setattr(descent, "converging", lambda *arguments: Row("descent", "", "", True, {}))
     result = grapheme("check", "descent")
     assert result.exit_code == 1
-    assert "FAIL descent: training as shipped" in result.stderr
+    assert "FAIL descent: monotone, split, as shipped" in result.stderr
+    assert "FAIL descent: structural, merge lift split, as shipped" in result.stderr
 
 
 def test_a_parameter_that_is_not_used(red, monkeypatch):

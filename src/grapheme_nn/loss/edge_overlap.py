@@ -22,12 +22,10 @@ def edge_overlap(plan: Tensor, x: Edges, y: Edges) -> tuple[Tensor, Tensor]:
 
         o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']
 
-    Shapes: plan [B, n + 1, m + 1], the void last; returns as `Edges.inner` does. O(n m) for two chains, else
-    O(e_x m + e_y n).
+    Shapes: plan [B, n + 1, m + 1], the void last; returns as `Edges.inner` does.
     """
     if x.chain is not None and y.chain is not None:
-        both: tuple[Tensor, Tensor] = _ChainOverlap.apply(plan, x.chain, y.chain)  # type: ignore[no-untyped-call]
-        return both
+        return _ChainOverlap.apply(plan, x.chain, y.chain)  # type: ignore[no-any-return,no-untyped-call]
     plan = plan[:, :-1, :-1]
     back = plan.mT
     return x.inner(plan, y.successors(back).mT), y.inner(back, x.successors(plan).mT)

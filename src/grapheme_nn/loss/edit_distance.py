@@ -34,10 +34,11 @@ def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, second
         raise ValueError(f"exact_up_to must not be negative, but is {exact_up_to}")
     if not seconds > 0:
         raise ValueError(f"seconds must be positive, but is {seconds}")
-    x, y = _types("predicted", predicted), _types("target", target)
-    x_edges, y_edges = _edges("predicted", predicted, len(x)), _edges("target", target, len(y))
+    (x, x_edges), (y, y_edges) = _parts("predicted", predicted), _parts("target", target)
     lower = max(len(x), len(y)) - (Counter(x) & Counter(y)).total() + abs(len(x_edges) - len(y_edges))
-    upper = _in_order(x, y, x_edges, y_edges)
+    # To make the first node the first, the second the second, and so on:
+    relabelled = sum(one != other for one, other in zip(x, y, strict=False))
+    upper = relabelled + abs(len(x) - len(y)) + len(x_edges ^ y_edges)
     if upper == lower:
         return EditDistance(float(upper), float(lower), True)
     small = max(len(x), len(y)) <= exact_up_to
@@ -54,12 +55,6 @@ def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, second
     return EditDistance(float(value), float(lower), value == lower)
 
 
-def _in_order(x: list[int], y: list[int], x_edges: set[tuple[int, int]], y_edges: set[tuple[int, int]]) -> int:
-    """What it costs to make the first node the first, the second the second, and so on."""
-    relabelled = sum(one != other for one, other in zip(x, y, strict=False))
-    return relabelled + abs(len(x) - len(y)) + len(x_edges ^ y_edges)
-
-
 def _networkx(types: list[int], edges: set[tuple[int, int]]) -> nx.DiGraph:
     graph = nx.DiGraph()
     graph.add_nodes_from((node, {"x": type_}) for node, type_ in enumerate(types))
@@ -67,19 +62,17 @@ def _networkx(types: list[int], edges: set[tuple[int, int]]) -> nx.DiGraph:
     return graph
 
 
-def _types(side: str, graph: Data) -> list[int]:
+def _parts(side: str, graph: Data) -> tuple[list[int], set[tuple[int, int]]]:
+    """What each node is, and the edges: checked."""
     if not isinstance(graph.get("x"), Tensor) or graph.x.dim() != 1 or graph.x.is_floating_point():
         raise ValueError(f"the {side} graph has no x of integers [n]: give each node one that says what it is")
     if graph.get("batch") is not None:
         raise ValueError(f"the {side} graph is a batch: compare its graphs one by one, batch.to_data_list()")
-    types: list[int] = graph.x.tolist()
-    return types
-
-
-def _edges(side: str, graph: Data, nodes: int) -> set[tuple[int, int]]:
     check_edge_index(side, graph)
-    edges: list[list[int]] = graph.edge_index.T.tolist()
+    types, edges = graph.x.tolist(), graph.edge_index.T.tolist()
     for edge in edges:
-        if not 0 <= min(edge) <= max(edge) < nodes:
-            raise ValueError(f"edge_index of the {side} graph has the edge {edge}, but the graph has {nodes} nodes")
-    return {(source, target) for source, target in edges}
+        if not 0 <= min(edge) <= max(edge) < len(types):
+            raise ValueError(
+                f"edge_index of the {side} graph has the edge {edge}, but the graph has {len(types)} nodes"
+            )
+    return types, {(source, target) for source, target in edges}

@@ -39,15 +39,11 @@ def context(x: Padded, y: Padded, same: Tensor) -> Tensor:
 
 def embedding_term(x: Padded, y: Padded, same: list[Tensor]) -> Tensor:
     """R of `StructuralLoss`, [B], from the agreement of x with itself, of y with itself, and of x with y."""
-    kernels = [_kernel(*both) for both in zip((x, y, x), (x, y, y), same, strict=True)]
+    # <phi_i, phi_j>, [B, n, m] each. In place: new memory costs more than the arithmetic.
+    pairs = zip((x, y, x), (x, y, y), same, strict=True)
+    kernels = [context(one, other, alike).mul_(8).add_(1).mul_(alike) for one, other, alike in pairs]
     h, k = _weighted(x, kernels[0]), _weighted(y, kernels[1])
-    distance: Tensor = _SquaredDistance.apply(h, k, *kernels)  # type: ignore[no-untyped-call]
-    return distance / max(h.size(2), 1)
-
-
-def _kernel(x: Padded, y: Padded, same: Tensor) -> Tensor:
-    """<phi_i, phi_j> of the nodes of two graphs, [B, n, m]."""
-    return context(x, y, same).mul_(8).add_(1).mul_(same)  # in place: new memory costs more than the arithmetic
+    return _SquaredDistance.apply(h, k, *kernels) / max(h.size(2), 1)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def _weighted(graph: Padded, kernel: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.graph import is_chain
@@ -29,13 +30,13 @@ class Edges:
     def successors(self, values: Tensor) -> Tensor:
         """A @ values: per node, the weighted sum over the nodes its edges lead to. [B, n, c] to [B, n, c]."""
         if self.chain is not None:
-            return torch.nn.functional.pad(self.chain[:, :, None] * values[:, 1:], (0, 0, 0, 1))
+            return pad(self.chain[:, :, None] * values[:, 1:], (0, 0, 0, 1))
         return self._collect(self.source, self.target, values)
 
     def predecessors(self, values: Tensor) -> Tensor:
         """A^T @ values: per node, the weighted sum over the nodes whose edges lead to it. [B, n, c] to [B, n, c]."""
         if self.chain is not None:
-            return torch.nn.functional.pad(self.chain[:, :, None] * values[:, :-1], (0, 0, 1, 0))
+            return pad(self.chain[:, :, None] * values[:, :-1], (0, 0, 1, 0))
         return self._collect(self.target, self.source, values)
 
     def inner(self, at_source: Tensor, at_target: Tensor) -> Tensor:
@@ -48,9 +49,8 @@ class Edges:
         """The weighted sum of a value per edge, as `inner` gives it, over the edges of each graph: [B]."""
         if self.chain is not None:
             return (self.chain * per_edge).sum(1)
-        graphs, nodes = self.shape
-        graph = self.source // max(nodes, 1)
-        return per_edge.new_zeros(graphs).index_add(0, graph, self.weight * per_edge)
+        graph = self.source // max(self.shape[1], 1)
+        return per_edge.new_zeros(self.shape[0]).index_add(0, graph, self.weight * per_edge)
 
     def _collect(self, to: Tensor, of: Tensor, values: Tensor) -> Tensor:
         flat = values.flatten(0, 1)
@@ -74,35 +74,40 @@ class Padded(NamedTuple):
 def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
     """Both batches padded. The sizes, and what has to be checked, are read back from the device, at once."""
     soft = "label_log_prob" in predicted
-    _check_fields("predicted", predicted, "label_log_prob" if soft else "x")
-    _check_fields("target", target, "label" if soft else "x")
+    _check_fields("predicted", predicted, "label_log_prob" if soft else "x", like=predicted)
+    _check_fields("target", target, "label" if soft else "x", like=predicted)
     if "existence" in target or "label_log_prob" in target:
         raise ValueError("the target must be a hard graph, without existence or label_log_prob: harden it first")
     if ("activation" in predicted) != ("activation" in target):
         raise ValueError("only one of the two graphs has activations: give both, or neither")
-    for side, graph in (("predicted", predicted), ("target", target)):
-        _check_device(side, graph, predicted.edge_index.device)
     known = [target.label.long()] if soft else [predicted.x.long(), target.x.long()]
     count = predicted.label_log_prob.size(0) if soft else known[0].size(0)
-    pointers = _pointer(predicted, count), _pointer(target, known[-1].size(0))
-    if pointers[0].size(0) != pointers[1].size(0):
+    sizes = _sizes(predicted, count), _sizes(target, known[-1].size(0))
+    graphs = [part.numel() for part in sizes]
+    if graphs[0] != graphs[1]:
         raise ValueError(
-            f"there are {pointers[0].size(0) - 1} predicted graphs and {pointers[1].size(0) - 1} targets: "
-            "a loss compares them pairwise"
+            f"there are {graphs[0]} predicted graphs and {graphs[1]} targets: a loss compares them pairwise"
         )
-    dtype = _dtype(predicted, target)
-    ends = [end for integers in (predicted.edge_index, target.edge_index, torch.cat(known)) for end in _ends(integers)]
-    *table, least, most = torch.stack(ends).tolist()
+    # The widest of the floats given, at least single precision: a plan is no place for less.
+    fields = ("edge_weight", "activation", "label_log_prob", "existence")
+    given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
+    dtype = reduce(torch.promote_types, given, torch.float32)
+    integers = [part.long() for part in (predicted.edge_index, target.edge_index, torch.cat(known))]
+    ends = [torch.stack((part if part.numel() else part.new_zeros(1)).aminmax()) for part in integers]
+    *table, least, most = torch.cat(ends).tolist()
     if not soft:
-        known = _as_floats(known, dtype, exact=max(-least, most) < 2 / torch.finfo(dtype).eps)
+        # Floats that are equal where the integers are: a CPU compares those ten times as fast.
+        exact = max(-least, most) < 2 / torch.finfo(dtype).eps
+        code = integers[2] if exact else integers[2].unique(return_inverse=True)[1]
+        known = list(code.to(dtype).split([part.numel() for part in known]))
     elif target.label.numel() and not 0 <= least <= most < predicted.label_log_prob.size(1):
         raise ValueError(
             f"labels of the target range from {least} to {most}, but label_log_prob has "
             f"{predicted.label_log_prob.size(1)} columns"
         )
     return (
-        _pad(predicted, "predicted", pointers[0], table[0:2], dtype, None if soft else known[0]),
-        _pad(target, "target", pointers[1], table[2:4], dtype, known[-1]),
+        _pad(predicted, "predicted", sizes[0], table[0:2], dtype, None if soft else known[0]),
+        _pad(target, "target", sizes[1], table[2:4], dtype, known[-1]),
     )
 
 
@@ -117,29 +122,19 @@ def check_edge_index(side: str, graph: Data) -> None:
         )
 
 
-def _as_floats(identities: list[Tensor], dtype: torch.dtype, *, exact: bool) -> list[Tensor]:
-    """Floats that are equal where the integers are: a CPU compares those ten times as fast."""
-    if exact:
-        return [identity.to(dtype) for identity in identities]
-    codes = torch.unique(torch.cat(identities), return_inverse=True)[1].to(dtype)
-    return list(codes.split([identity.numel() for identity in identities]))
-
-
-def _pad(
-    graph: Data, side: str, pointer: Tensor, ends: list[int], dtype: torch.dtype, identity: Tensor | None
-) -> Padded:
+def _pad(graph: Data, side: str, sizes: Tensor, ends: list[int], dtype: torch.dtype, identity: Tensor | None) -> Padded:
     """`ends`: the least and the last node of edge_index."""
     least, most = ends
     count = (graph.label_log_prob if identity is None else identity).size(0)
     if graph.edge_index.numel() and not 0 <= least <= most < count:
         wrong = least if least < 0 else most
         raise ValueError(f"edge_index of the {side} graph refers to node {wrong}, but it has {count} nodes")
-    if pointer.device.type == "cpu":  # elsewhere it would cost a wait for the device
+    if sizes.device.type == "cpu":  # elsewhere it would cost a wait for the device
         _check_values(side, graph)
-    padding = Padding.of_counts(pointer.diff())
+    padding = Padding.of_counts(sizes)
     (graphs, nodes), index, dense = padding.mask.shape, padding.index, padding.dense
     source, target = graph.edge_index.long() if index is None else index[graph.edge_index.long()]
-    ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=pointer.device)
+    ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=sizes.device)
     weight = graph.edge_weight.to(dtype) if "edge_weight" in graph else ones[: source.size(0)]
     chain = None
     if nodes and is_chain(graph.edge_index):
@@ -153,30 +148,18 @@ def _pad(
     )
 
 
-def _ends(integers: Tensor) -> tuple[Tensor, Tensor]:
-    least, most = (integers if integers.numel() else integers.new_zeros(1)).long().aminmax()
-    return least, most
-
-
-def _pointer(graph: Data, count: int) -> Tensor:
-    """Where the nodes of each graph begin, and end: int64 [B + 1]."""
-    pointer = graph.get("ptr")
-    if pointer is not None:
-        return torch.as_tensor(pointer).long()
+def _sizes(graph: Data, count: int) -> Tensor:
+    """How many nodes each graph has: int64 [B]."""
+    if graph.get("ptr") is not None:
+        return torch.as_tensor(graph.ptr).long().diff()
     if graph.get("batch") is None:
-        return torch.tensor([0, count], device=graph.edge_index.device)
+        return torch.tensor([count], device=graph.edge_index.device)
     graphs = graph.num_graphs if isinstance(graph, Batch) else int(graph.batch.max()) + 1 if count else 0
-    return torch.nn.functional.pad(torch.bincount(graph.batch, minlength=graphs).cumsum(0), (1, 0))
+    return torch.bincount(graph.batch, minlength=graphs)
 
 
-def _dtype(predicted: Data, target: Data) -> torch.dtype:
-    """The widest of the floats given, at least single precision: a plan is no place for less."""
-    fields = ("edge_weight", "activation", "label_log_prob", "existence")
-    given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
-    return reduce(torch.promote_types, given, torch.float32)
-
-
-def _check_fields(side: str, graph: Any, needed: str) -> None:
+def _check_fields(side: str, graph: Any, needed: str, *, like: Data) -> None:
+    """Refuses fields that lack, have another shape or type than they must, or are not where the edges of `like` are."""
     if not isinstance(graph, Data):
         raise ValueError(f"the {side} graph must be a PyG Data or Batch, but is a {type(graph).__name__}")
     if not isinstance(graph.get(needed), Tensor):
@@ -185,24 +168,20 @@ def _check_fields(side: str, graph: Any, needed: str) -> None:
     if needed != "label_log_prob" and graph[needed].is_floating_point():
         raise ValueError(f"{needed} of the {side} graph must be integers, but is {graph[needed].dtype}")
     n, e = (graph[needed].size(0) if graph[needed].dim() else 0), graph.edge_index.size(1)
-    shapes = {"existence": [n], "edge_weight": [e], "activation": [n, "_"]}
+    shapes = {"edge_index": [2, e], "edge_weight": [e], "existence": [n], "activation": [n, "_"], "ptr": ["_"]}
     shapes[needed] = [n, "_"] if needed == "label_log_prob" else [n]
     for field, shape in shapes.items():
-        if field not in graph:
+        if not isinstance(graph.get(field), Tensor):
             continue
-        given = list(graph[field].shape)
-        if len(given) != len(shape) or given[0] != shape[0]:
-            wanted = ", ".join(map(str, shape))
-            raise ValueError(f"{field} of the {side} graph must have shape [{wanted}], but has {given}")
-
-
-def _check_device(side: str, graph: Data, device: torch.device) -> None:
-    for field in ("x", "edge_index", "edge_weight", "activation", "label", "label_log_prob", "existence", "ptr"):
-        if isinstance(graph.get(field), Tensor) and graph[field].device != device:
+        if graph[field].device != like.edge_index.device:
             raise ValueError(
                 f"{field} of the {side} graph is on {graph[field].device}, but edge_index of the predicted one "
-                f"is on {device}: move one of them"
+                f"is on {like.edge_index.device}: move one of them"
             )
+        given = list(graph[field].shape)
+        if len(given) != len(shape) or shape[0] not in ("_", given[0]):
+            wanted = ", ".join(map(str, shape))
+            raise ValueError(f"{field} of the {side} graph must have shape [{wanted}], but has {given}")
 
 
 def _check_values(side: str, graph: Data) -> None:

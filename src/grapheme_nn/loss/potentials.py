@@ -6,8 +6,7 @@ A pair of dual potentials (u, v), in units of the temperature, makes the plan
 
 of weights a [B, n] and b [B, m]. Every scheme below is a *schedule* of half steps (`softmin`): which side moves, and
 how far towards, or beyond, what its half step finds. One autograd function runs a schedule and replays it backwards;
-it keeps only the potentials of each half step: O((n + m) iterations) numbers beside the costs. Potentials come out in
-double precision, since the plan is exponential in them.
+it keeps only the potentials of each half step: O((n + m) iterations) numbers beside the costs.
 """
 
 from collections.abc import Callable
@@ -38,10 +37,9 @@ class Costs(NamedTuple):
 
 
 def with_kernels(*scaled: Tensor) -> list[Costs]:
-    """The costs with their kernels, or without any where they range over 40 temperatures or more.
+    """The costs with their kernels, or without any, as `sinkhorn` says.
 
-    Kernels take the place of the costs in memory: they must be the caller's own. Reads two numbers back from the
-    device, at once, and refuses costs that are not finite.
+    Kernels take the place of the costs in memory: they must be the caller's own.
     """
     table = torch.stack([torch.stack(part.detach().aminmax()) for part in scaled if part.numel()] or [torch.zeros(2)])
     least, most = torch.stack([table[:, 0].amin(), table[:, 1].amax()]).tolist()
@@ -66,8 +64,7 @@ def alternating_sinkhorn(
     """
     schedule: Schedule = [(ROWS, PLAIN), (COLUMNS, PLAIN)] * iterations
     starts = source, start  # that of the rows is not read
-    potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(*costs, source, target, schedule, dustbin, *starts)  # type: ignore[no-untyped-call]
-    return potentials
+    return _Sinkhorn.apply(*costs, source, target, schedule, dustbin, *starts)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def averaged_sinkhorn(
@@ -86,10 +83,7 @@ def averaged_sinkhorn(
     schedule: Schedule = [(COLUMNS, (0, OVER))]  # the runs go side by side, half a step apart
     schedule += [(ROWS, (OVER, OVER)), (COLUMNS, (OVER, OVER))] * (ceil(iterations / 2) - 1)
     schedule += [(ROWS, (OVER, 1)), (COLUMNS, (1, 0))]
-    potentials: tuple[Tensor, Tensor] = _Sinkhorn.apply(  # type: ignore[no-untyped-call]
-        *costs, source, target, schedule, False, start_row, start_column
-    )
-    return potentials
+    return _Sinkhorn.apply(*costs, source, target, schedule, False, start_row, start_column)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def symmetric_sinkhorn(costs: Costs, weight: Tensor, iterations: int) -> Tensor:
@@ -106,17 +100,14 @@ def symmetric_sinkhorn(costs: Costs, weight: Tensor, iterations: int) -> Tensor:
     count = max(iterations - 2, 0)
     shares = [1 / (1.5 + 0.5 * cos(pi * (step + 0.5) / count)) for step in range(count)] + [0.5] * (iterations - count)
     schedule: Schedule = [(ROWS, (share,)) for share in shares]
-    potential: Tensor
-    (potential,) = _Sinkhorn.apply(*costs, weight, weight, schedule, False, torch.zeros_like(weight))  # type: ignore[no-untyped-call]
-    return potential
+    return _Sinkhorn.apply(*costs, weight, weight, schedule, False, torch.zeros_like(weight))[0]  # type: ignore[no-any-return,no-untyped-call]
 
 
 def transport_plan(
     costs: Costs, source: Tensor, target: Tensor, row: Tensor, column: Tensor, *, corner: bool = True
 ) -> Tensor:
     """The plan that potentials make, [B, n, m]; with 0 in place of its last entry unless `corner`."""
-    result: Tensor = _Plan.apply(*costs, source, target, row, column, corner)  # type: ignore[no-untyped-call]
-    return result
+    return _Plan.apply(*costs, source, target, row, column, corner)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Sinkhorn(torch.autograd.Function):
@@ -196,11 +187,7 @@ class _Plan(torch.autograd.Function):
         column: Tensor,
         corner: bool,
     ) -> Tensor:
-        if kernel is None:
-            ratio = _ratio(scaled, kernel, row, column)
-            result = ratio.mul_(source[:, :, None]).mul_(target[:, None, :]).to(source.dtype)
-        else:
-            result = _scaled(kernel, source * row.exp(), target * column.exp())
+        result = _entries(scaled, kernel, source, target, row, column)
         if not corner:
             result[:, -1, -1] = 0
         ctx.corner, ctx.weighed = corner, any(ctx.needs_input_grad[2:4])
@@ -215,7 +202,8 @@ class _Plan(torch.autograd.Function):
         by_source = by_target = None
         if ctx.weighed:
             scaled, kernel, source, target, row, column = rest
-            ratio = _ratio(scaled, kernel, row, column).to(grad.dtype).mul_(grad)
+            ones = torch.ones_like(source), torch.ones_like(target)
+            ratio = _entries(scaled, kernel, *ones, row, column).mul_(grad)  # per unit of both weights, which may be 0
             if not ctx.corner:
                 ratio[:, -1, -1] = 0
             by_source = torch.bmm(target[:, None, :], ratio.mT)[:, 0]
@@ -224,14 +212,12 @@ class _Plan(torch.autograd.Function):
         return moved.neg_(), None, by_source, by_target, by_row, by_column, None
 
 
-def _ratio(scaled: Tensor, kernel: Tensor | None, row: Tensor, column: Tensor) -> Tensor:
-    """The plan per unit of both weights."""
-    if kernel is not None:
-        return _scaled(kernel, row.exp(), column.exp())
-    return (row[:, :, None] + column[:, None, :]).sub_(scaled).clamp_(max=BOUND).exp_()
-
-
-def _scaled(matrix: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    """Every row and every column of a matrix times a number."""
-    row, column = row.to(matrix.dtype), column.to(matrix.dtype)
-    return (matrix * column[:, None, :]).mul_(row[:, :, None])
+def _entries(
+    scaled: Tensor, kernel: Tensor | None, source: Tensor, target: Tensor, row: Tensor, column: Tensor
+) -> Tensor:
+    """The plan, [B, n, m]."""
+    if kernel is None:
+        ratio = (row[:, :, None] + column[:, None, :]).sub_(scaled).clamp_(max=BOUND).exp_()
+        return ratio.mul_(source[:, :, None]).mul_(target[:, None, :]).to(source.dtype)
+    row, column = (source * row.exp()).to(kernel.dtype), (target * column.exp()).to(kernel.dtype)
+    return (kernel * column[:, None, :]).mul_(row[:, :, None])

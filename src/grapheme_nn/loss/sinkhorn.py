@@ -32,10 +32,15 @@ def sinkhorn(
     included; returns P [B, n, m], 0 in padding, in single precision where cost is in half.
 
     Where the costs range over less than 40 temperatures, iterations are products with exp(-cost / temperature),
-    otherwise log-sum-exps. To choose, and to refuse NaN, two numbers are read back from the device.
+    otherwise log-sum-exps. To choose, and to refuse NaN, two numbers are read back from the device, at once.
     """
     masked = source_mask is not None or target_mask is not None
-    source_mask, target_mask = _checked(cost, source_mask, target_mask, iterations, temperature)
+    check_options(iterations, temperature)
+    _check_sides(cost, source_mask, target_mask, *(void or ()))
+    if source_mask is None:
+        source_mask = cost.new_ones(cost.shape[:2], dtype=torch.bool)
+    if target_mask is None:
+        target_mask = cost.new_ones(cost.shape[::2], dtype=torch.bool)
     if not cost.numel():
         return cost * 0.0
     scaled = cost.to(torch.promote_types(cost.dtype, torch.float32)) / temperature
@@ -44,11 +49,9 @@ def sinkhorn(
         # A side without nodes gets the weights 1 in place of 0 / 0, and loses its plan in the end.
         source, target = ((side / side.sum(1, keepdim=True)).nan_to_num_(1.0) for side in (source, target))
     else:
-        _check_void(cost, *void)
-        deletion, insertion = (side.to(scaled) / temperature for side in void)
-        scaled = border(scaled, deletion, insertion)
+        scaled = border(scaled, *(side.to(scaled) / temperature for side in void))
         source, target = with_void(source, target)
-        source_mask, target_mask = _with_void_mask(source_mask), _with_void_mask(target_mask)
+        source_mask, target_mask = (pad(mask, (0, 1), value=True) for mask in (source_mask, target_mask))
     # The least cost is taken off: that changes no plan, and the kernel needs no room for large numbers.
     if masked:
         # Padding must not reach exp or a product, not even times 0: inf * 0 is NaN. It takes the least cost there is.
@@ -113,8 +116,8 @@ def dustbin_sinkhorn(
     follow can be products with exp(u + v - cost) in double precision, taken anew before potentials have moved by 300:
     what is lost below exp(-700) cannot come to matter.
     """
-    _checked(cost, source_mask, target_mask, iterations, 1.0)
-    _check_void(cost, deletion, insertion)
+    check_options(iterations)
+    _check_sides(cost, source_mask, target_mask, deletion, insertion)
     if start is not None and (start[0].shape != deletion.shape or start[1].shape != insertion.shape):
         raise ValueError(
             f"start must have the shapes {list(deletion.shape)} and {list(insertion.shape)}, "
@@ -128,7 +131,7 @@ def dustbin_sinkhorn(
             raise ValueError(
                 "costs must be finite where masks keep them, but are not: mask such pairs, or use a large finite cost"
             )
-        there, other = _with_void_mask(source_mask), _with_void_mask(target_mask)
+        there, other = (pad(mask, (0, 1), value=True) for mask in (source_mask, target_mask))
         source, target, padding = there.double(), other.double(), ~(there[:, :, None] & other[:, None, :])
         zero = torch.zeros_like(target)
         begin = zero if start is None else pad(torch.where(target_mask, start[1].double(), 0.0), (0, 1))
@@ -163,42 +166,23 @@ def with_void(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([source, inserted + nothing], 1), torch.cat([target, deleted + nothing], 1)
 
 
-def _with_void_mask(mask: Tensor) -> Tensor:
-    return pad(mask, (0, 1), value=True)
-
-
-def _checked(
-    cost: Tensor, source_mask: Tensor | None, target_mask: Tensor | None, iterations: int, temperature: float
-) -> tuple[Tensor, Tensor]:
-    """The masks, all True where not given."""
+def _check_sides(cost: Tensor, *sides: Tensor | None) -> None:
+    """Refuses costs that are no matrices, and masks of rows and columns, or deletions and insertions, not like them."""
     if cost.dim() != 3 or not cost.is_floating_point():
         raise ValueError(f"cost must be floats of shape [B, n, m], but is {cost.dtype} {list(cost.shape)}")
-    check_options(iterations, temperature)
-    masks = []
-    for name, mask, size in (("source_mask", source_mask, cost.size(1)), ("target_mask", target_mask, cost.size(2))):
-        if mask is None:
-            mask = torch.ones(cost.size(0), size, dtype=torch.bool, device=cost.device)
-        if mask.shape != (cost.size(0), size) or mask.dtype != torch.bool:
-            raise ValueError(
-                f"{name} must be bool of shape {[cost.size(0), size]}, but is {mask.dtype} {list(mask.shape)}"
-            )
-        if mask.device != cost.device:
-            raise ValueError(f"{name} is on {mask.device}, but cost is on {cost.device}: move one of them")
-        masks.append(mask)
-    return masks[0], masks[1]
-
-
-def _check_void(cost: Tensor, deletion: Tensor, insertion: Tensor) -> None:
-    for name, side, size in (("deletion", deletion, cost.size(1)), ("insertion", insertion, cost.size(2))):
-        if side.shape != (cost.size(0), size):
-            raise ValueError(
-                f"the {name} costs of void must have shape {[cost.size(0), size]}, but have {list(side.shape)}"
-            )
+    names = "source_mask", "target_mask", "the tensor of deletion costs", "the tensor of insertion costs"
+    for name, side, size in zip(names, sides, 2 * cost.shape[1:], strict=False):
+        kind = "bool" if name.endswith("mask") else "numbers"
+        if side is None:
+            continue
+        if side.shape != (cost.size(0), size) or (kind == "bool" and side.dtype != torch.bool):
+            wanted = f"{kind} of shape {[cost.size(0), size]}"
+            raise ValueError(f"{name} must be {wanted}, but is {side.dtype} {list(side.shape)}")
         if side.device != cost.device:
-            raise ValueError(f"the {name} costs of void are on {side.device}, but cost is on {cost.device}: move one")
+            raise ValueError(f"{name} is on {side.device}, but cost is on {cost.device}: move one of them")
 
 
-def check_options(iterations: int, temperature: float) -> None:
+def check_options(iterations: int, temperature: float = 1.0) -> None:
     """Refuses what no transport problem can be solved with."""
     if iterations < 1:
         raise ValueError(f"iterations must be at least 1, but is {iterations}")

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric.data import Data
 
 from grapheme_nn.loss.edge_overlap import edge_term
@@ -12,6 +13,7 @@ from grapheme_nn.loss.mean_embedding import agreement, context, embedding_term
 from grapheme_nn.loss.padded import Padded, pad_pair
 from grapheme_nn.loss.potentials import Costs, averaged_sinkhorn, symmetric_sinkhorn, transport_plan, with_kernels
 from grapheme_nn.loss.sinkhorn import check_options, with_void
+from grapheme_nn.loss.softmin import BOUND
 from grapheme_nn.predicted import PredictedGraph
 
 
@@ -135,23 +137,21 @@ class StructuralLoss(torch.nn.Module):
             predicted, target = predicted.as_pair(target)
         x, y = pad_pair(predicted, target)
         with torch.autocast(x.existence.device.type, enabled=False):  # half precision would lose the plans
-            return self._distance(x, y)
-
-    def _distance(self, x: Padded, y: Padded) -> StructuralDistance:
-        same = [agreement(x, x), agreement(y, y), agreement(x, y)]
-        x_side, y_side = self._side(x, same[0]), self._side(y, same[1])
-        sides = (x_side, x_side), (y_side, y_side), (x_side, y_side)
-        costs = with_kernels(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
-        node, plans = _transport(costs, x.existence, y.existence, self.iterations)
-        node = node * self.temperature
-        edge, clique = edge_term(plans, x.edges, y.edges), _clique_term(x_side, y_side)
-        total = self.node * node + self.edge * edge + self.clique * clique
-        embedding = torch.zeros_like(total)
-        if x.activation is not None and self.embedding:
-            embedding = embedding_term(x, y, same)
-            total = total + self.embedding * embedding
-        mean = total.sum() / max(total.size(0), 1)
-        return StructuralDistance(total, mean, node, edge, clique, embedding, plans[2][:, :-1, :-1])
+            same = [agreement(x, x), agreement(y, y), agreement(x, y)]
+            x_side, y_side = self._side(x, same[0]), self._side(y, same[1])
+            sides = (x_side, x_side), (y_side, y_side), (x_side, y_side)
+            costs = with_kernels(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
+            node, plans = _transport(costs, x.existence, y.existence, self.iterations)
+            node = node * self.temperature
+            edge, density = edge_term(plans, x.edges, y.edges), (_density(x_side) - _density(y_side)).abs()
+            clique = 0.3 * density[0] + 0.7 * density[1]
+            total = self.node * node + self.edge * edge + self.clique * clique
+            embedding = torch.zeros_like(total)
+            if x.activation is not None and self.embedding:
+                embedding = embedding_term(x, y, same)
+                total = total + self.embedding * embedding
+            mean = total.sum() / max(total.size(0), 1)
+            return StructuralDistance(total, mean, node, edge, clique, embedding, plans[2][:, :-1, :-1])
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.options.items())
@@ -167,13 +167,11 @@ class StructuralLoss(torch.nn.Module):
             around = context(graph, graph, same).diagonal(dim1=1, dim2=2)
             alone = alone + around[:, :, None] * (self.context_weight / 2)
         # The void is one more row: alone it costs nothing, and it shares nothing.
-        activation, alone, node = (
-            torch.nn.functional.pad(part, (0, 0, 0, 1)) for part in (activation, alone, torch.ones_like(there))
-        )
+        activation, alone, node = (pad(part, (0, 0, 0, 1)) for part in (activation, alone, torch.ones_like(there)))
         void, one = 1 - node, torch.ones_like(node)
         left = torch.cat([activation * -by_channel, alone, one, node, void], 2)
         right = torch.cat([activation, one, alone, self._by_type(graph) * node + self.void * void, self.void * node], 2)
-        outward, inward = (torch.nn.functional.pad(part[:, :, 0], (0, 1)) for part in (outward, inward))
+        outward, inward = (pad(part[:, :, 0], (0, 1)) for part in (outward, inward))
         return _Side(graph, outward, inward, left, right)
 
     def _cost(self, one: "_Side", other: "_Side", same: Tensor) -> Tensor:
@@ -218,28 +216,19 @@ def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tup
     # Differences first, node by node: between graphs that are nearly the same they are small, and keep their digits.
     # What goes from void to void is as much as all nodes together, and takes more digits.
     mass = (x_x.sum(2) - x_y.sum(2)).sum(1) + (y_y.sum(2) - x_y.sum(1)).sum(1)
-    void_x, void_y, void = (_void_to_void(*each) for each in potentials)
+    at_void = ((part[:, -1] for part in each) for each in potentials)
+    # Its cost is 0. A bound where a and b are 0, so that nothing meets infinity.
+    void_x, void_y, void = (a * b * (u + v).clamp(max=BOUND).exp() for a, b, u, v in at_void)
     mass = mass + (void_x - void) + (void_y - void)
     value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + mass / 2
     return value.to(x.dtype), [x_x, y_y, x_y]
 
 
-def _void_to_void(source: Tensor, target: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    """The corner of the plan, whose cost is 0, in double precision: [B]."""
-    a, b, u, v = (part[:, -1] for part in (source, target, row, column))
-    return a * b * (u + v).clamp(max=80.0).exp()  # a bound where a and b are 0, so that nothing meets infinity
-
-
-def _clique_term(x: _Side, y: _Side) -> Tensor:
-    (x_mean, x_variance), (y_mean, y_variance) = (_density(side) for side in (x, y))
-    return 0.3 * (x_mean - y_mean).abs() + 0.7 * (x_variance - y_variance).abs()
-
-
-def _density(side: _Side) -> tuple[Tensor, Tensor]:
-    """Mean and variance of out-degree / n over the nodes of each graph, [B] each; 0 for a graph without nodes."""
+def _density(side: _Side) -> Tensor:
+    """Mean and variance of out-degree / n over the nodes of each graph, [2, B]; 0 for a graph without nodes."""
     there = side.graph.existence
     nodes = there.sum(1, keepdim=True)
     nodes = torch.where(nodes > 0, nodes, 1.0)
     density, share = side.outward[:, :-1] / nodes, there / nodes
     mean = (share * density).sum(1, keepdim=True)
-    return mean[:, 0], (share * (density - mean).square()).sum(1)
+    return torch.stack([mean[:, 0], (share * (density - mean).square()).sum(1)])

@@ -1,7 +1,7 @@
 """What all objectives have in common: how a predicted graph is compared with a target graph, and decoded."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch_geometric.data import Batch, Data
 
-from grapheme_nn.graph import Integers
+from grapheme_nn.graph import Integers, chain_edges
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.predicted import COPY, NEVER, VOID, PredictedGraph, Targets
 
@@ -45,11 +45,8 @@ class Decoded:
         copied = predicted.unit.gather(1, torch.where(there, self.slot, 0))
         unit = torch.where(self.label == COPY, copied, predicted.vocabulary.units_of(self.label))
         owner = torch.arange(self.length.numel(), device=unit.device).repeat_interleave(self.length)
-        edges = self.edge_index
-        if edges is None:
-            target = (owner[1:] == owner[:-1]).nonzero()[:, 0] + 1
-            edges = torch.stack([target - 1, target])
         pointer = torch.nn.functional.pad(self.length.cumsum(0), (1, 0))
+        edges = chain_edges(pointer) if self.edge_index is None else self.edge_index
         graphs = Batch(x=unit[there], edge_index=edges, batch=owner, ptr=pointer)
         graphs._num_graphs = self.length.numel()
         return graphs
@@ -91,8 +88,8 @@ def without_voids(label: Tensor, graph: Morph | None = None) -> Decoded:
     length = there.sum(1)
     width = int(length.max()) if length.numel() else 0
     slot = (~there).byte().argsort(dim=1, stable=True)[:, :width]
-    decoded = Decoded(label.gather(1, slot), slot, length)
-    return decoded if graph is None or graph.is_chain else replace(decoded, edge_index=_contracted(there, graph))
+    edges = None if graph is None or graph.is_chain else _contracted(there, graph)
+    return Decoded(label.gather(1, slot), slot, length, edges)
 
 
 def _contracted(there: Tensor, graph: Morph) -> Tensor:
@@ -111,9 +108,10 @@ def _contracted(there: Tensor, graph: Morph) -> Tensor:
     return torch.from_numpy(np.stack(found.tocoo().coords).astype(np.int64)).to(there.device)
 
 
-def masked(label: Tensor, predicted: PredictedGraph, targets: Targets) -> Tensor:
-    """Log-probabilities of slots and target nodes [B, s, m], -inf in the padding of either."""
-    return torch.where(predicted.mask[:, :, None] & targets.mask[:, None, :], label, -torch.inf)
+def masked_match(predicted: PredictedGraph, targets: Targets) -> Tensor:
+    """`PredictedGraph.match` [B, s, m], -inf in the padding of slots and of target nodes."""
+    there = predicted.mask[:, :, None] & targets.mask[:, None, :]
+    return torch.where(there, predicted.match(targets), -torch.inf)
 
 
 def exact_dtype(tensor: Tensor) -> torch.dtype:
@@ -127,8 +125,7 @@ def with_posteriors(value: Tensor, inputs: tuple[Tensor, ...], posteriors: tuple
     Its exact gradient is minus the posteriors of the inputs, of their shapes and types. They come with the plan, so
     autograd need not follow the recursion that made them.
     """
-    result: Tensor = _KnownPosteriors.apply(value, *inputs, *posteriors)  # type: ignore[no-untyped-call]
-    return result
+    return _KnownPosteriors.apply(value, *inputs, *posteriors)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _KnownPosteriors(torch.autograd.Function):

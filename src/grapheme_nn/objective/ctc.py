@@ -19,8 +19,7 @@ class CTC(Objective):
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         same = (targets.unit[:, :, None] == targets.unit[:, None, :]).byte().argmax(2)
         label, void = predicted.match(targets), predicted.label_log_prob[:, :, VOID]
-        value, plan = ctc_value(label, void, same, predicted.mask.sum(1), targets.length)
-        return Comparison(value, plan)
+        return Comparison(*ctc_value(label, void, same, predicted.mask.sum(1), targets.length))
 
     @torch.no_grad()
     def decode(self, predicted: PredictedGraph) -> Decoded:
@@ -54,8 +53,8 @@ def ctc_value(label: Tensor, void: Tensor, same: Tensor, slots: Tensor, targets:
     return with_posteriors(value.detach(), (log_prob,), (posterior,)), posterior[:, :, 1:]
 
 
-def merge_repeats(label: Tensor, void: int = 0) -> Tensor:
+def merge_repeats(label: Tensor) -> Tensor:
     """Labels [B, n] with the void for each that repeats the one before it."""
     repeated = torch.zeros_like(label, dtype=torch.bool)
     repeated[:, 1:] = label[:, 1:] == label[:, :-1]
-    return label.masked_fill(repeated, void)
+    return label.masked_fill(repeated, VOID)

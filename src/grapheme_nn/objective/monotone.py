@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from grapheme_nn.objective.base import Comparison, Objective, exact_dtype, masked, with_posteriors
+from grapheme_nn.objective.base import Comparison, Objective, exact_dtype, masked_match, with_posteriors
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
 
@@ -16,7 +16,7 @@ class Monotone(Objective):
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         # A slot that is not there is void for free.
         void = torch.where(predicted.mask, predicted.label_log_prob[:, :, VOID], 0)
-        return monotone_alignment(masked(predicted.match(targets), predicted, targets), void, targets.length)
+        return monotone_alignment(masked_match(predicted, targets), void, targets.length)
 
 
 def monotone_alignment(label: Tensor, void: Tensor, length: Tensor) -> Comparison:
@@ -28,23 +28,14 @@ def monotone_alignment(label: Tensor, void: Tensor, length: Tensor) -> Compariso
     padding; length int64 [B]. The plan is the posterior of slot i becoming target j. Where no plan is possible the
     value is inf and its gradient 0. As the sums of CTC (Graves et al., 2006), but no repeats are merged.
     """
-    with torch.no_grad():
-        value, plan, unused = _sums(label, void, length)
-    plan, unused = plan.to(void.dtype), unused.to(void.dtype)
-    return Comparison(with_posteriors(value.to(void.dtype), (label, void), (plan, unused)), plan)
-
-
-def _sums(label: Tensor, void: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Value [B], plan [B, n, m] and probability of the void [B, n], summed over all plans that keep the order.
-
-    Forwards over slots, `a[i, j] = a[i-1, j] void[i] + a[i-1, j-1] label[i, j]` with logarithms; the same recursion
-    from the last slot backwards runs beside it as the second half of the batch.
-    """
     batch, n, m = label.shape
     exact = exact_dtype(label)
-    # The batch comes last, so that a step's slices over j are contiguous.
-    ahead = torch.cat([label, label.flip(1, 2)]).permute(1, 2, 0).to(exact).contiguous()  # [n, m, 2 B]
-    keep = torch.cat([void, void.flip(1)]).T.to(exact).contiguous()[:, None]  # [n, 1, 2 B]
+    # Forwards over slots, a[i, j] = a[i-1, j] void[i] + a[i-1, j-1] label[i, j] with logarithms; the same recursion
+    # from the last slot backwards runs beside it as the second half of the batch. The batch comes last, so that a
+    # step's slices over j are contiguous.
+    both = torch.cat([label, label.flip(1, 2)]), torch.cat([void, void.flip(1)])
+    ahead = both[0].detach().permute(1, 2, 0).to(exact).contiguous()  # [n, m, 2 B]
+    keep = both[1].detach().T.to(exact).contiguous()[:, None]  # [n, 1, 2 B]
     reached = ahead.new_empty(n + 1, m + 1, 2 * batch)
     reached[0] = -torch.inf
     first = torch.cat([torch.zeros_like(length), m - length])  # turned round, the padding of the targets comes first
@@ -59,4 +50,6 @@ def _sums(label: Tensor, void: Tensor, length: Tensor) -> tuple[Tensor, Tensor, 
     possible = total > -torch.inf
     plan = before[:, :-1] + ahead[:, :, :batch] + after[:, 1:] - torch.where(possible, total, torch.inf)
     plan = plan.exp_().permute(2, 0, 1)
-    return -total, plan, torch.where(possible[:, None], 1 - plan.sum(2), 0)
+    unused = torch.where(possible[:, None], 1 - plan.sum(2), 0)
+    value, plan, unused = (part.to(void.dtype) for part in (-total, plan, unused))
+    return Comparison(with_posteriors(value, (label, void), (plan, unused)), plan)

@@ -8,7 +8,7 @@ s steps is possible whatever the reach, and slots of ragged batches need no spec
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.objective.base import Comparison, Decoded, Objective, exact_dtype, masked, with_posteriors
+from grapheme_nn.objective.base import Comparison, Decoded, Objective, exact_dtype, masked_match, with_posteriors
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
 # Minus infinity for the recursion that autograd follows: large enough to be impossible, and -1e30 + 1e30 is not nan.
@@ -25,8 +25,7 @@ class Path(Objective):
     has_void = False
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
-        following = _following(predicted)
-        return path_alignment(masked(predicted.match(targets), predicted, targets), following, targets.length)
+        return path_alignment(masked_match(predicted, targets), _following(predicted), targets.length)
 
     @torch.no_grad()
     def decode(self, predicted: PredictedGraph) -> Decoded:
@@ -63,10 +62,27 @@ def best_path(label_log_prob: Tensor, edge: Tensor) -> Decoded:
     label_log_prob [B, s, V] of which column 0, the void, does not count; edge as in `path_alignment`.
     """
     best, label = label_log_prob[:, :, VOID + 1 :].max(2)
-    reach = edge.size(2) - 1
-    ahead = edge.clone()  # of ending, and of each next slot with its best label
-    ahead[:, :, 1:] += nn.functional.pad(best, (0, reach), value=-torch.inf).unfold(1, reach, 1)
-    return _follow(_viterbi(ahead), label + VOID + 1)
+    batch, vertices, width = edge.shape
+    gain = edge.clone()  # of ending, and of each next slot with its best label
+    gain[:, :, 1:] += nn.functional.pad(best, (0, width - 1), value=-torch.inf).unfold(1, width - 1, 1)
+    gain = gain.permute(1, 2, 0).contiguous()  # [s + 1, 1 + reach, B]
+    rest = gain.new_full((vertices + width, batch), -torch.inf)  # rest[v]: the best from vertex v to the end
+    step = torch.empty(vertices, batch, dtype=torch.long, device=edge.device)  # the first of that; 0 ends the walk
+    for v in range(vertices - 1, -1, -1):
+        rest[v] = 0  # after the end, column 0, nothing follows
+        rest[v], step[v] = (gain[v] + rest[v : v + width]).max(0)
+    following = torch.where(step == 0, vertices, step + torch.arange(vertices, device=edge.device)[:, None])
+    following = nn.functional.pad(following, (0, 0, 0, 1), value=vertices)  # the end leads to itself
+    visited = [following.new_zeros(1, batch)]
+    while len(visited) <= vertices:
+        visited.append(following.gather(0, visited[-1]))
+        if edge.device.type == "cpu" and bool((visited[-1] == vertices).all()):
+            break
+    walked = torch.cat(visited).T[:, 1:]
+    length = (walked < vertices).sum(1)
+    walked = torch.where(walked < vertices, walked, 0)[:, : int(length.max()) if batch else 0]
+    labels = nn.functional.pad(label + VOID + 1, (1, 0), value=VOID).gather(1, walked)
+    return Decoded(labels, (walked - 1).clamp_min(0), length)
 
 
 def _posterior(label: Tensor, edge: Tensor, length: Tensor, possible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -136,9 +152,7 @@ def _by_probability(label: Tensor, edge: Tensor, length: Tensor) -> tuple[Tensor
     # the posterior where no beta is above 1e230.
     trusted = spelled[:, 0] & (finish[:, 0] > 1e-50) & (largest.amax(1) < 1e230)
     trusted &= ((scale[:, :, 0] > 1e-50) | ~steps).all(0)
-    posterior = torch.empty_like(edge)
-    posterior[:, :, 0] = end_posterior
-    torch.mul(edges, leaving, out=posterior[:, :, 1:])
+    posterior = torch.cat([end_posterior[:, :, None], edges.mul_(leaving)], 2)
     return -log_total, plan[:, :, 1:].permute(1, 2, 0), posterior, trusted
 
 
@@ -174,36 +188,3 @@ def _arriving(leaving: Tensor) -> Tensor:
     # Column o of row v is row v - reach + o, column reach - 1 - o: a strided view that begins before the first row.
     flat = nn.functional.pad(leaving.reshape(-1), (reach * reach, 0))
     return flat.as_strided((batch, vertices, reach), (vertices * reach, reach, reach - 1), reach - 1).contiguous()
-
-
-def _viterbi(ahead: Tensor) -> Tensor:
-    """From each vertex the first step of the best walk to the end, int64 [B, s + 1]: 0 ends it."""
-    batch, vertices, width = ahead.shape
-    rest = ahead.new_full((vertices + width, batch), -torch.inf)  # rest[v]: the best from vertex v to the end
-    step = torch.empty(vertices, batch, dtype=torch.long, device=ahead.device)
-    gains = ahead.permute(1, 2, 0).contiguous()  # [s + 1, 1 + reach, B]
-    for v in range(vertices - 1, -1, -1):
-        rest[v] = 0  # after the end, column 0, nothing follows
-        best, step[v] = (gains[v] + rest[v : v + width]).max(0)
-        rest[v] = best
-    return step.T
-
-
-def _follow(step: Tensor, label: Tensor) -> Decoded:
-    """Walk from vertex 0 by each vertex's own step [B, s + 1]."""
-    batch, vertices = step.shape
-    following = torch.arange(vertices, device=step.device) + step
-    following = torch.where(step == 0, vertices, following)
-    following = torch.cat([following, following.new_full((batch, 1), vertices)], 1)  # the end leads to itself
-    visited = [following.new_zeros(batch, 1)]
-    while len(visited) <= vertices:
-        visited.append(following.gather(1, visited[-1]))
-        if step.device.type == "cpu" and bool((visited[-1] == vertices).all()):
-            break
-    walked = torch.cat(visited, 1)[:, 1:]
-    ended = walked == vertices
-    length = (~ended).sum(1)
-    width = int(length.max()) if batch else 0
-    walked = torch.where(ended, 0, walked)[:, :width]
-    labels = nn.functional.pad(label, (1, 0), value=VOID).gather(1, walked)
-    return Decoded(labels, (walked - 1).clamp_min(0), length)
