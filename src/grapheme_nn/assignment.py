@@ -91,7 +91,10 @@ class Assignment(Lazy):
         membership: Tensor | None = None,
     ) -> Self:
         """As the constructor, for values known to be right: nothing is checked, so nothing waits for the device."""
-        return cls.lazy(lambda: (source, target, weight), num_sources, num_targets, membership)
+        assignment = object.__new__(cls)
+        assignment.__dict__.update(source=source, target=target, weight=weight, membership=membership)
+        assignment.__dict__.update(num_sources=num_sources, num_targets=num_targets)
+        return assignment
 
     @classmethod
     def lazy(
@@ -195,7 +198,7 @@ class Assignment(Lazy):
         if edge_index.dim() != 2 or edge_index.size(0) != 2:
             raise ValueError(f"edge_index must have shape [2, e], but has {list(edge_index.shape)}")
         same_device("edge_index", edge_index, "the assignment", self.weight)
-        check_weights(edge_index, edge_weight, "the assignment", self.weight)
+        check_weights(edge_index, edge_weight)
         _indices("edge_index", edge_index, "nodes", self.num_sources)
         edge_index = edge_index.long()
         if self.has_clusters:

@@ -62,9 +62,9 @@ def text_to_graph(text: str, unit: Unit = "codepoint") -> Data:
     `graph_to_text` is exact for every `str`, with `decomposed` up to canonical equivalence.
     """
     nodes = _nodes([text], unit)
-    edge_index = chain_edges(torch.tensor([0, nodes.identity.size]))
-    spelled = {name: torch.from_numpy(value) for name, value in nodes.spelled.items()}
-    return Data(x=torch.from_numpy(nodes.identity), edge_index=edge_index, unit=unit, **spelled)
+    target = np.arange(1, nodes.identity.size)
+    fields = {"x": nodes.identity, "edge_index": np.stack([target - 1, target]), **nodes.spelled}
+    return Data(unit=unit, **{name: torch.from_numpy(value) for name, value in fields.items()})
 
 
 def texts_to_batch(
@@ -141,7 +141,7 @@ def graph_to_text(graph: Data) -> str:
 
 def batch_to_texts(batch: Batch) -> list[str]:
     """The texts that the graphs of a batch spell: the inverse of `texts_to_batch`."""
-    units = batch.unit if isinstance(batch.unit, list) else [batch.unit] * batch.num_graphs
+    units = [batch.unit] * batch.num_graphs if isinstance(batch.unit, str) else batch.unit
     return _spell(batch, np.diff(batch.ptr.numpy(force=True)), units)
 
 
@@ -249,7 +249,7 @@ def _identities(spelling: Integers, size: Integers) -> Integers:
     return identity
 
 
-def _spell(graph: Data, count: Integers, units: Sequence[Unit]) -> list[str]:
+def _spell(graph: Data, count: Integers, units: Sequence[str]) -> list[str]:
     """The texts of consecutive graphs with `count` nodes each."""
     if "x" not in graph or "unit" not in graph:
         missing = "x" if "x" not in graph else "unit"
@@ -266,13 +266,14 @@ def _spell(graph: Data, count: Integers, units: Sequence[Unit]) -> list[str]:
         spelling, size = graph.x.numpy(force=True), np.ones(nodes, dtype=np.int64)
         if spelling.ndim != 1 or (spelling.size and not 0 <= spelling.min() <= spelling.max() <= 0x10FFFF):
             raise ValueError("x is not one code point per node, so the graph does not spell a text")
-    whole = spelling.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    cuts, parts = _offsets(size), pairwise(_offsets(count).tolist())
-    texts = []
-    for (first, last), unit in zip(parts, units, strict=True):
-        inner = cuts[first : last + 1].tolist() if unit == "symbol" else [int(cuts[first]), int(cuts[last])]
-        texts.append(join_units([whole[begin:end] for begin, end in pairwise(inner)], unit))
-    return texts
+    # A space after every symbol but the last of its text.
+    begin = _offsets(count)
+    spaced = np.repeat(np.array([unit == "symbol" for unit in units], dtype=bool), count)
+    spaced[begin[1:][count > 0] - 1] = False
+    whole = np.insert(spelling, np.cumsum(size)[spaced], ord(" ")).astype("<u4").tobytes()
+    decoded = whole.decode("utf-32-le", "surrogatepass")
+    texts = [decoded[first:last] for first, last in pairwise(_offsets(size + spaced)[begin].tolist())]
+    return [normalize("NFC", text) if unit == "decomposed" else text for unit, text in zip(units, texts, strict=True)]
 
 
 def _owned(values: Integers, count: Integers) -> tuple[Tensor, Tensor, Tensor]:
@@ -338,7 +339,7 @@ def check_graph(x: object, edge_index: Tensor | None, edge_weight: Tensor | None
     same_device("edge_index", edge_index, "x", x)
     check_edges(edge_index, x.size(0))
     if edge_weight is not None:
-        check_weights(edge_index, edge_weight, "x", x)
+        check_weights(edge_index, edge_weight)
     if batch is None:
         return
     same_device("batch", batch, "x", x)
@@ -353,9 +354,9 @@ def check_graph(x: object, edge_index: Tensor | None, edge_weight: Tensor | None
         raise ValueError("an edge leads from one graph of the batch to another: graphs do not mix")
 
 
-def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str, reference: Tensor) -> None:
-    """That there is a weight for each edge, where the `reference` of that name is."""
-    same_device("edge_weight", edge_weight, name, reference)
+def check_weights(edge_index: Tensor, edge_weight: Tensor) -> None:
+    """That there is a weight for each edge."""
+    same_device("edge_weight", edge_weight, "edge_index", edge_index)
     if edge_weight.shape != edge_index.shape[1:]:
         raise ValueError(
             f"edge_weight has shape {list(edge_weight.shape)}, but there are {edge_index.size(1)} edges: it is [e]"

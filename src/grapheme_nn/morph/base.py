@@ -121,8 +121,7 @@ class Morph(Lazy):
     @property
     def _features(self) -> Tensor:
         """`dense` or `x`, whichever is there."""
-        there: Tensor | None = self.__dict__.get("dense")
-        return self.x if there is None else there
+        return self.dense if "dense" in self.__dict__ else self.x
 
     @property
     def channels(self) -> int:
@@ -137,9 +136,7 @@ class Morph(Lazy):
     @cached_property
     def history(self) -> Assignment:
         """From the nodes that the chain began with to these: the product of all its assignments."""
-        if self.before is None:
-            return self.assignment
-        return self.before.history.compose(self.assignment)
+        return self.assignment if self.before is None else self.before.history.compose(self.assignment)
 
     @cached_property
     def main_nodes(self) -> Tensor:
@@ -266,8 +263,9 @@ class Operator(nn.Module):
 
     def reset_parameters(self) -> None:
         """All parameters as they were at first."""
-        for module in self.children():
-            module.reset_parameters()  # type: ignore[operator]
+        for module in self.modules():
+            if module is not self and hasattr(module, "reset_parameters"):
+                module.reset_parameters()  # type: ignore[operator]
 
     def extra_repr(self) -> str:
         """The settings, as the constructor takes them; what is learned, as it is now."""

@@ -123,13 +123,13 @@ class Merge(Operator):
         if self.candidates == "edges":
             if is_chain(edge_index):
                 return edge_index
-            low, high = edge_index.amin(dim=0), edge_index.amax(dim=0)
+            ends = edge_index
         else:
             windowed = self.candidates == "window"
             order = graph.sequence if windowed else batch.argsort(stable=True)
             span = self.window if windowed else int(torch.bincount(batch).max()) - 1 if n else 0
             ends = pairs_within(span, order, batch)
-            low, high = ends.amin(dim=0), ends.amax(dim=0)
+        low, high = ends.amin(dim=0), ends.amax(dim=0)
         key = torch.unique((low * n + high)[low != high])
         return torch.stack([key // n, key % n])
 
@@ -139,7 +139,7 @@ class Merge(Operator):
 
     def plan(self, graph: Morph, pairs: Tensor, accepted: Tensor, strength: Tensor) -> Plan:
         """Which of the accepted pairs merge, the weakest refused first where there would be a cycle."""
-        if not bool(strength.detach().isfinite().all()):
+        if not bool(strength.isfinite().all()):
             raise ValueError("x has values that are not finite, so its nodes have no similarity")
         near, far = pairs
         num_nodes, edge_index = graph.num_nodes, graph.structure_edges
@@ -150,7 +150,6 @@ class Merge(Operator):
             begins[far] = ~accepted
             parent = torch.where(link >= 0, torch.arange(num_nodes, device=pairs.device) - 1, -1)
             return Plan(begins.cumsum(0) - 1, parent, link, torch.zeros_like(accepted))
-        strength = strength.detach()
         # Refused first: the weakest; of equals, the first in node order, which the pairs already are in.
         order = torch.empty_like(near).scatter_(0, strength.argsort(stable=True), torch.arange(far.numel()).to(near))
         edges, candidates, decided, ranked = (t.cpu().numpy() for t in (edge_index, pairs, accepted, order))

@@ -181,7 +181,7 @@ class _Pool(torch.autograd.Function):
         ctx.save_for_backward(x, member, log_member, neighbours, overlap, entry, uncertainty, nodes)
         ctx.graphs, ctx.adjacency = graphs, adjacency
         ctx.set_materialize_grads(False)  # S is as large as all else together, and mostly has no gradient of its own
-        entropy = scatter(uncertainty, graphs.owner, dim_size=nodes.numel()) / nodes
+        entropy = uncertainty.new_zeros(nodes.numel()).index_add_(0, graphs.owner, uncertainty) / nodes
         return features, coarse, link, entropy, member
 
     @staticmethod
