@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from grapheme_nn.sparse import Grouping, row_products, summed
 
 # So many edges at a time become those of a soft assignment: what they grow into stays in the processor's cache.
 _CHUNK = 2**15
+
+Entries: TypeAlias = tuple[Tensor, Tensor, Tensor]  # source, target and weight of an assignment
 
 
 class Lazy:
@@ -98,11 +100,7 @@ class Assignment(Lazy):
 
     @classmethod
     def lazy(
-        cls,
-        make: Callable[[], tuple[Tensor, Tensor, Tensor]],
-        num_sources: int,
-        num_targets: int,
-        membership: Tensor | None = None,
+        cls, make: Callable[[], Entries], num_sources: int, num_targets: int, membership: Tensor | None = None
     ) -> Self:
         """As `unchecked`; `make` is called for source, target and weight when one of them is first asked for."""
         assignment = object.__new__(cls)
@@ -113,7 +111,7 @@ class Assignment(Lazy):
     def identity(cls, num_nodes: int, *, device: torch.device | str | None = None) -> Self:
         """Every node stays what it is."""
 
-        def make() -> tuple[Tensor, Tensor, Tensor]:
+        def make() -> Entries:
             node = torch.arange(num_nodes, device=device)
             return node, node, torch.ones_like(node, dtype=_exact(node))
 
@@ -230,12 +228,9 @@ class Assignment(Lazy):
         left = torch.stack([self.weight, self.belonging()], dim=1)
         right = torch.stack([following.weight, following.belonging()], dim=1)
         row, column, terms = following._product(self.source, self.target, left, right)
-        (source, target), value = summed(
-            torch.stack([row, column]), terms, max(self.num_sources, following.num_targets)
-        )
-        return Assignment.unchecked(
-            source, target, value[:, 0], self.num_sources, following.num_targets, None if by_pattern else value[:, 1]
-        )
+        n, k = self.num_sources, following.num_targets
+        (source, target), value = summed(torch.stack([row, column]), terms, max(n, k))
+        return Assignment.unchecked(source, target, value[:, 0], n, k, None if by_pattern else value[:, 1])
 
     def harden(self) -> "Assignment":
         """Each source to the one target it belongs to most (the first of equals); a target is the mean of its sources.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch_geometric.utils import scatter
 
-from grapheme_nn.assignment import Assignment
+from grapheme_nn.assignment import Assignment, Entries
 from grapheme_nn.graph import is_sorted
 from grapheme_nn.morph.base import Morph, Operator
 from grapheme_nn.padding import Padding
@@ -52,7 +52,7 @@ class SoftPool(Operator):
         near = cluster[:, :, None].expand(-1, k, k)
         weight = graphs.unpad(member).flatten()
 
-        def make() -> tuple[Tensor, Tensor, Tensor]:
+        def make() -> Entries:
             node = torch.arange(x.size(0), device=x.device)[:, None].expand(-1, k).flatten()
             return node, cluster[graph.owner].flatten(), weight
 
@@ -81,21 +81,24 @@ def _off_diagonal(matrices: Tensor) -> Tensor:
 class _Graphs:
     """How the nodes of a batch lie in memory, so that each graph is multiplied by its own matrices.
 
-    Small graphs are padded to as many rows each; N is the number of all rows.
+    Small graphs are padded to the same number of rows; N is the number of all rows.
     """
 
     edge_index: Tensor  # int64 [2, e], in rows
     owner: Tensor  # int64 [N]
     nodes: Tensor  # int64 [graphs]
-    padding: Padding | None  # None where every row is a node's
+    padding: Padding | None  # None where each graph has as many rows as nodes
 
     @classmethod
     def of(cls, graph: Morph) -> "_Graphs":
         edge_index, owner, n = graph.edge_index, graph.owner, graph.num_nodes
-        if not is_sorted(owner):
-            raise ValueError("batch must be sorted: the nodes of a graph stand together")
-        nodes = torch.bincount(owner, minlength=graph.num_graphs)
-        largest = int(nodes.max()) if n else 1
+        if graph.batch is None:  # nothing to wait for the device for
+            nodes, largest = torch.tensor([n], device=owner.device), n or 1
+        else:
+            if not is_sorted(owner):
+                raise ValueError("batch must be sorted: the nodes of a graph stand together")
+            nodes = torch.bincount(owner, minlength=graph.num_graphs)
+            largest = int(nodes.max()) if n else 1
         if largest > _SMALL or nodes.numel() * largest > _WASTE * n:
             return cls(edge_index, owner, nodes, None)
         padding = Padding.of_counts(nodes)

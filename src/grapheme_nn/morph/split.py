@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.assignment import Assignment
+from grapheme_nn.assignment import Assignment, Entries
 from grapheme_nn.morph.base import Morph, Operator
 
 
@@ -30,7 +30,7 @@ class Split(Operator):
         def children() -> Tensor:
             return torch.arange(n * parts, device=device).view(n, parts)
 
-        def entries() -> tuple[Tensor, Tensor, Tensor]:
+        def entries() -> Entries:
             child = children().flatten()
             return child // parts, child, self.children_of.weight.new_ones(n * parts)
 
