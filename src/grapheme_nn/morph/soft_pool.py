@@ -109,10 +109,10 @@ class _Graphs:
 
     def pad(self, value: Tensor) -> Tensor:
         """Nodes to rows: [n, v] to [N, v]."""
-        return value if self.padding is None else self.padding.dense(value).flatten(0, 1)
+        return value if self.padding is None or self.padding.full else self.padding.dense(value).flatten(0, 1)
 
     def unpad(self, value: Tensor) -> Tensor:
-        return value if self.padding is None else self.padding.flat(value[None])
+        return value if self.padding is None or self.padding.full else self.padding.flat(value[None])
 
     def split(self, value: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Each graph's rows: one tensor [graphs, rows, v], or one per graph."""
