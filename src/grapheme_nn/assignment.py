@@ -4,21 +4,43 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 from torch_geometric.utils import scatter
 
+from grapheme_nn.graph import check_weights, is_integer, same_device
 from grapheme_nn.sparse import Grouping, row_products, summed
 
 # So many edges at a time become those of a soft assignment: what they grow into stays in the processor's cache.
 _CHUNK = 2**15
 
+Entries: TypeAlias = tuple[Tensor, Tensor, Tensor]  # source, target and weight of an assignment
+
+
+class Lazy:
+    """An object some of whose fields are made when one of them is first asked for."""
+
+    def later(self, names: tuple[str, ...], make: Callable[[], tuple[Tensor, ...]]) -> Self:
+        """This object, for whose fields `names` somebody has yet to call `make`."""
+        for name in names:
+            self.__dict__.pop(name, None)
+        self.__dict__["_later"] = self.__dict__.get("_later", {}) | dict.fromkeys(names, (names, make))
+        return self
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name not in self.__dict__.get("_later", ()):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        names, make = self.__dict__["_later"][name]
+        self.__dict__.update(zip(names, make(), strict=True))
+        made: Tensor = self.__dict__[name]
+        return made
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Assignment:
+class Assignment(Lazy):
     """Which nodes before became which nodes after, and how much: a sparse matrix S of n sources x k targets.
 
     With features H [n, d], an adjacency A [n, n], and what comes back as gradient:
@@ -49,14 +71,15 @@ class Assignment:
         for name, tensor in self._tensors().items():
             if tensor.dim() != 1 or tensor.shape != shape:
                 raise ValueError(f"{name} has shape {list(tensor.shape)}, but weight has {list(shape)}: both are [nnz]")
-            _same_device(name, tensor, self.weight)
+            same_device(name, tensor, "the assignment", self.weight)
             if name in ("source", "target"):
                 limit = self.num_sources if name == "source" else self.num_targets
                 _indices(name, tensor, f"{name}s", limit)
             elif not tensor.is_floating_point():
                 raise TypeError(f"{name} must be floating point, but is {tensor.dtype}")
             elif not tensor.isfinite().all():
-                raise ValueError(f"{name} has a value that is not finite at entry {_first(~tensor.isfinite())}")
+                wrong = int((~tensor.isfinite()).nonzero()[0, 0])
+                raise ValueError(f"{name} has a value that is not finite at entry {wrong}")
         self.__dict__.update(source=self.source.long(), target=self.target.long())  # other integers are fine, too
 
     @classmethod
@@ -71,42 +94,24 @@ class Assignment:
     ) -> Self:
         """As the constructor, for values known to be right: nothing is checked, so nothing waits for the device."""
         assignment = object.__new__(cls)
-        assignment.__dict__.update(
-            source=source,
-            target=target,
-            weight=weight,
-            num_sources=num_sources,
-            num_targets=num_targets,
-            membership=membership,
-        )
+        assignment.__dict__.update(source=source, target=target, weight=weight, membership=membership)
+        assignment.__dict__.update(num_sources=num_sources, num_targets=num_targets)
         return assignment
 
     @classmethod
     def lazy(
-        cls,
-        make: Callable[[], tuple[Tensor, Tensor, Tensor]],
-        num_sources: int,
-        num_targets: int,
-        membership: Tensor | None = None,
+        cls, make: Callable[[], Entries], num_sources: int, num_targets: int, membership: Tensor | None = None
     ) -> Self:
         """As `unchecked`; `make` is called for source, target and weight when one of them is first asked for."""
         assignment = object.__new__(cls)
-        assignment.__dict__.update(_make=make, num_sources=num_sources, num_targets=num_targets, membership=membership)
-        return assignment
-
-    def __getattr__(self, name: str) -> Tensor:
-        make = self.__dict__.get("_make")
-        if name not in ("source", "target", "weight") or make is None:
-            raise AttributeError(f"an Assignment has no attribute {name!r}")
-        self.__dict__.update(zip(("source", "target", "weight"), make(), strict=True))
-        made: Tensor = self.__dict__[name]
-        return made
+        assignment.__dict__.update(num_sources=num_sources, num_targets=num_targets, membership=membership)
+        return assignment.later(("source", "target", "weight"), make)
 
     @classmethod
     def identity(cls, num_nodes: int, *, device: torch.device | str | None = None) -> Self:
         """Every node stays what it is."""
 
-        def make() -> tuple[Tensor, Tensor, Tensor]:
+        def make() -> Entries:
             node = torch.arange(num_nodes, device=device)
             return node, node, torch.ones_like(node, dtype=_exact(node))
 
@@ -166,8 +171,7 @@ class Assignment:
 
     def reduce(self, x: Tensor) -> Tensor:
         """Features of the nodes after, S^T x, from those before: [n, ...] to [k, ...]."""
-        self._check_rows(x, self.num_sources, "sources")
-        return _weighted_sum(x, self, reduces=True)
+        return self._weighted_sum(x, self.num_sources, "sources", reduces=True)
 
     def mean(self, x: Tensor) -> Tensor:
         """What the nodes after have on average, weighed by S: [n] to [k], 0 where nothing became a node."""
@@ -176,8 +180,7 @@ class Assignment:
 
     def lift(self, x: Tensor) -> Tensor:
         """What reaches the nodes before, S x, from features (or a gradient) of those after: [k, ...] to [n, ...]."""
-        self._check_rows(x, self.num_targets, "targets")
-        return _weighted_sum(x, self, reduces=False)
+        return self._weighted_sum(x, self.num_targets, "targets", reduces=False)
 
     def connect(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Edges of the graph after, M^T A M without self-loops, where A sums duplicates and weighs 1 by default.
@@ -190,7 +193,11 @@ class Assignment:
         if edge_weight is None:
             dtype = torch.get_default_dtype() if self.membership is None and self.has_clusters else belonging.dtype
             edge_weight = torch.ones(edge_index.size(-1), dtype=dtype, device=edge_index.device)
-        self._check_edges(edge_index, edge_weight)
+        if edge_index.dim() != 2 or edge_index.size(0) != 2:
+            raise ValueError(f"edge_index must have shape [2, e], but has {list(edge_index.shape)}")
+        same_device("edge_index", edge_index, "the assignment", self.weight)
+        check_weights(edge_index, edge_weight)
+        _indices("edge_index", edge_index, "nodes", self.num_sources)
         edge_index = edge_index.long()
         if self.has_clusters:
             cluster = self.clusters()
@@ -200,19 +207,15 @@ class Assignment:
                 edge_weight = edge_weight * belongs[edge_index[0]] * belongs[edge_index[1]]
             kept = ((near != far) & (near >= 0) & (far >= 0)).nonzero()[:, 0]
             return summed(torch.stack([near[kept], far[kept]]), edge_weight[kept], self.num_targets)
-        parts = [
-            self._connect_soft(edges, weights[:, None], belonging[:, None])
-            for edges, weights in zip(torch.split(edge_index, _CHUNK, 1), torch.split(edge_weight, _CHUNK), strict=True)
-        ]
+        parts = []
+        for edges, weights in zip(torch.split(edge_index, _CHUNK, 1), torch.split(edge_weight, _CHUNK), strict=True):
+            near, far, weight = self._product(edges[0], edges[1], weights[:, None], belonging[:, None])  # A M
+            far, near, weight = self._product(far, near, weight, belonging[:, None])  # M^T (A M)
+            kept = (near != far).nonzero()[:, 0]
+            parts.append(summed(torch.stack([near[kept], far[kept]]), weight[kept, 0], self.num_targets))
         if len(parts) == 1:
             return parts[0]
         return summed(torch.cat([p[0] for p in parts], dim=1), torch.cat([p[1] for p in parts]), self.num_targets)
-
-    def _connect_soft(self, edge_index: Tensor, edge_weight: Tensor, belonging: Tensor) -> tuple[Tensor, Tensor]:
-        near, far, weight = self._product(edge_index[0], edge_index[1], edge_weight, belonging)  # A M
-        far, near, weight = self._product(far, near, weight, belonging)  # M^T (A M)
-        kept = (near != far).nonzero()[:, 0]
-        return summed(torch.stack([near[kept], far[kept]]), weight[kept, 0], self.num_targets)
 
     def compose(self, following: "Assignment") -> "Assignment":
         """The history of this change and the one that follows it: S1 S2, and M1 M2."""
@@ -220,32 +223,23 @@ class Assignment:
             raise ValueError(
                 f"this change leads to {self.num_targets} nodes, but the next one starts from {following.num_sources}"
             )
-        _same_device("the following assignment", following.weight, self.weight)
+        same_device("the following assignment", following.weight, "the assignment", self.weight)
         by_pattern = all(each.membership is None and each.has_clusters for each in (self, following))
         left = torch.stack([self.weight, self.belonging()], dim=1)
         right = torch.stack([following.weight, following.belonging()], dim=1)
         row, column, terms = following._product(self.source, self.target, left, right)
-        (source, target), value = summed(
-            torch.stack([row, column]), terms, max(self.num_sources, following.num_targets)
-        )
-        return Assignment.unchecked(
-            source, target, value[:, 0], self.num_sources, following.num_targets, None if by_pattern else value[:, 1]
-        )
+        n, k = self.num_sources, following.num_targets
+        (source, target), value = summed(torch.stack([row, column]), terms, max(n, k))
+        return Assignment.unchecked(source, target, value[:, 0], n, k, None if by_pattern else value[:, 1])
 
     def harden(self) -> "Assignment":
         """Each source to the one target it belongs to most (the first of equals); a target is the mean of its sources.
 
         The number of targets stays, so that their numbers keep their meaning; one that nobody chose is empty.
         """
-        belonging = self.belonging().detach()
-        strongest = scatter(belonging, self.source, dim_size=self.num_sources, reduce="max")
-        chosen = belonging == strongest[self.source]
-        nobody = self.num_targets
-        first = torch.full((self.num_sources,), nobody, device=self.target.device).scatter_reduce(
-            0, self.source[chosen], self.target[chosen], "amin"
-        )
-        source = (first < nobody).nonzero()[:, 0]
-        return self._means(source, first[source], self.num_sources, self.num_targets)
+        target = _strongest(self.belonging(), self.source, self.num_sources, self.target)
+        source = (target >= 0).nonzero()[:, 0]
+        return self._means(source, target[source], self.num_sources, self.num_targets)
 
     def contributors(self, target: int) -> tuple[Tensor, Tensor]:
         """The nodes before that made this node after, int64 [c], and their weights [c]."""
@@ -259,12 +253,7 @@ class Assignment:
         """Per target the source that weighs most in it, the first of equals: int64 [k], -1 where there is none."""
         if self.target.numel() == self.num_targets and bool((self.target.diff() == 1).all()):  # one source each
             return self.source
-        strongest = scatter(self.weight.detach(), self.target, dim_size=self.num_targets, reduce="max")
-        wins = self.weight.detach() == strongest[self.target]
-        first = torch.full((self.num_targets,), self.num_sources, device=self.target.device).scatter_reduce(
-            0, self.target[wins], self.source[wins], "amin"
-        )
-        return torch.where(first < self.num_sources, first, -1)
+        return _strongest(self.weight, self.target, self.num_targets, self.source)
 
     def clusters(self) -> Tensor:
         """The cluster of each source, int64 [n], -1 for a deleted one: the inverse of `from_clusters`."""
@@ -313,31 +302,16 @@ class Assignment:
         entry = self._by_source.order[begin[inner[left]] + step]
         return outer[left], self.target[entry], value[left] * own[entry].to(value.dtype)
 
-    def _check_rows(self, x: Tensor, expected: int, what: str) -> None:
+    def _weighted_sum(self, x: Tensor, expected: int, what: str, *, reduces: bool) -> Tensor:
+        """S^T x, or S x: [n, ...] to [k, ...], or back."""
         if not x.is_floating_point():
             raise TypeError(f"x must be floating point, but is {x.dtype}")
         if x.dim() == 0 or x.size(0) != expected:
             raise ValueError(f"x has shape {list(x.shape)}, but the assignment has {expected} {what}")
-        _same_device("x", x, self.weight)
-
-    def _check_edges(self, edge_index: Tensor, edge_weight: Tensor) -> None:
-        if edge_index.dim() != 2 or edge_index.size(0) != 2:
-            raise ValueError(f"edge_index must have shape [2, e], but has {list(edge_index.shape)}")
-        _same_device("edge_index", edge_index, self.weight)
-        _same_device("edge_weight", edge_weight, self.weight)
-        _indices("edge_index", edge_index, "nodes", self.num_sources)
-        if edge_weight.shape != edge_index.shape[1:]:
-            raise ValueError(
-                f"edge_weight has shape {list(edge_weight.shape)}, but there are {edge_index.size(1)} edges: it is [e]"
-            )
-
-
-def _weighted_sum(x: Tensor, assignment: Assignment, *, reduces: bool) -> Tensor:
-    """S^T x, or S x: [n, ...] to [k, ...], or back."""
-    flat = x.reshape(x.size(0), prod(x.shape[1:]))
-    weight = assignment.weight.to(x.dtype)
-    total: Tensor = _WeightedSum.apply(flat, weight, assignment, reduces)  # type: ignore[no-untyped-call]
-    return total.view(-1, *x.shape[1:]) if x.dim() != 2 else total
+        same_device("x", x, "the assignment", self.weight)
+        flat = x.reshape(x.size(0), prod(x.shape[1:]))
+        total: Tensor = _WeightedSum.apply(flat, self.weight.to(x.dtype), self, reduces)  # type: ignore[no-untyped-call]
+        return total.view(-1, *x.shape[1:]) if x.dim() != 2 else total
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -381,7 +355,7 @@ def _exact(like: Tensor) -> torch.dtype:
 
 
 def _indices(name: str, index: Tensor, what: str, limit: int) -> None:
-    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+    if not is_integer(index):
         raise TypeError(f"{name} must be integers, but is {index.dtype}")
     if not index.numel():
         return
@@ -391,12 +365,9 @@ def _indices(name: str, index: Tensor, what: str, limit: int) -> None:
         raise ValueError(f"{name} refers to number {wrong}, but there are {limit} {what}, from 0 on")
 
 
-def _first(wrong: Tensor) -> int:
-    return int(wrong.nonzero()[0, 0])
-
-
-def _same_device(name: str, tensor: Tensor, reference: Tensor) -> None:
-    if tensor.device != reference.device:
-        raise ValueError(
-            f"{name} is on {tensor.device}, but the assignment is on {reference.device}: move one of them with .to()"
-        )
+def _strongest(value: Tensor, group: Tensor, num_groups: int, other: Tensor) -> Tensor:
+    """In each group of entries, the `other` end of the strongest, the first of equals: int64 [groups], -1 for none."""
+    value = value.detach()
+    wins = value == scatter(value, group, dim_size=num_groups, reduce="max")[group]
+    none = torch.full((num_groups,), -1, device=group.device)
+    return none.scatter_reduce(0, group[wins], other[wins], "amin", include_self=False)

@@ -51,8 +51,7 @@ class _Nodes(NamedTuple):
 
     identity: Integers  # [n]
     per_text: Integers  # [number of texts]: nodes of each text
-    spelling: Integers | None  # [c]
-    spelling_size: Integers | None  # [n]
+    spelled: dict[str, Integers]  # `spelling` [c] and `spelling_size` [n], where a unit may have several code points
 
 
 def text_to_graph(text: str, unit: Unit = "codepoint") -> Data:
@@ -63,11 +62,9 @@ def text_to_graph(text: str, unit: Unit = "codepoint") -> Data:
     `graph_to_text` is exact for every `str`, with `decomposed` up to canonical equivalence.
     """
     nodes = _nodes([text], unit)
-    data = Data(x=torch.from_numpy(nodes.identity), edge_index=_chains(nodes.per_text), unit=unit)
-    if nodes.spelling is not None and nodes.spelling_size is not None:
-        data.spelling = torch.from_numpy(nodes.spelling)
-        data.spelling_size = torch.from_numpy(nodes.spelling_size)
-    return data
+    target = np.arange(1, nodes.identity.size)
+    fields = {"x": nodes.identity, "edge_index": np.stack([target - 1, target]), **nodes.spelled}
+    return Data(unit=unit, **{name: torch.from_numpy(value) for name, value in fields.items()})
 
 
 def texts_to_batch(
@@ -79,41 +76,25 @@ def texts_to_batch(
     the graph of each, `feature_batch`.
     """
     nodes = _nodes(texts, unit)
-    node, owner = _owned(nodes.identity, nodes.per_text)
-    pointer = torch.from_numpy(_offsets(nodes.per_text))
-    edge_index = _chains(nodes.per_text)
-    batch = Batch(x=node, edge_index=edge_index, batch=owner, ptr=pointer, unit=[unit] * len(texts))
+    node, owner, pointer = _owned(nodes.identity, nodes.per_text)
+    batch = Batch(x=node, edge_index=chain_edges(pointer), batch=owner, ptr=pointer, unit=[unit] * len(texts))
     batch._num_graphs = len(texts)
-    ptr = batch.ptr.numpy()
     # What Batch.to_data_list needs to take the batch apart again: where each graph's part of a field begins, and by
     # how much its numbers were raised.
-    first_node = batch.ptr
-    batch._slice_dict = {
-        "x": first_node,
-        "edge_index": torch.from_numpy(_offsets(np.maximum(nodes.per_text - 1, 0))),
-        "unit": torch.arange(len(texts) + 1),
-    }
-    batch._inc_dict = {
-        "x": torch.zeros(len(texts), dtype=torch.long),
-        "edge_index": first_node[:-1],
-        "unit": None,
-    }
+    links = torch.from_numpy(_offsets(np.maximum(nodes.per_text - 1, 0)))
+    batch._slice_dict = {"x": pointer, "edge_index": links, "unit": torch.arange(len(texts) + 1)}
     if features is not None:
         if len(features) != len(texts):
             raise ValueError(f"there are {len(texts)} texts, but features for {len(features)}")
-        names, count = _concatenated([np.array(name_identities(row), dtype=np.int64) for row in features])
-        batch.feature, batch.feature_batch = _owned(names, count)
-        batch._slice_dict["feature"] = torch.from_numpy(_offsets(count))
-        batch._inc_dict["feature"] = torch.zeros(len(texts), dtype=torch.long)
-    if nodes.spelling is not None and nodes.spelling_size is not None:
-        ends = _offsets(nodes.spelling_size)[ptr]
-        for name, value, slices in (
-            ("spelling", nodes.spelling, torch.from_numpy(ends)),
-            ("spelling_size", nodes.spelling_size, first_node),
-        ):
-            batch[name] = torch.from_numpy(value)
-            batch._slice_dict[name] = slices
-            batch._inc_dict[name] = torch.zeros(len(texts), dtype=torch.long)
+        names = [np.array(name_identities(row), dtype=np.int64) for row in features]
+        batch.feature, batch.feature_batch, batch._slice_dict["feature"] = _owned(*_concatenated(names))
+    for name, value in nodes.spelled.items():
+        batch[name] = torch.from_numpy(value)
+        batch._slice_dict[name] = pointer
+    if nodes.spelled:
+        batch._slice_dict["spelling"] = torch.from_numpy(_offsets(nodes.spelled["spelling_size"])[pointer.numpy()])
+    batch._inc_dict = dict.fromkeys(batch._slice_dict, torch.zeros(len(texts), dtype=torch.long))
+    batch._inc_dict.update(edge_index=pointer[:-1], unit=None)
     return batch
 
 
@@ -137,17 +118,20 @@ def chains(units: Sequence[Integers], features: Sequence[Integers] | None = None
 
     Without `edge_index`: that it leads from each node to the next is known, and most networks can do without it.
     """
-    x, count = _concatenated(units)
-    node, owner = _owned(x, count)
-    batch = Data(x=node, batch=owner, ptr=torch.from_numpy(_offsets(count)))
+    node, owner, pointer = _owned(*_concatenated(units))
+    batch = Data(x=node, batch=owner, ptr=pointer)
     if features is not None:
-        batch.feature, batch.feature_batch = _owned(*_concatenated(features))
+        batch.feature, batch.feature_batch, _ = _owned(*_concatenated(features))
     return batch
 
 
 def chain_edges(pointer: Tensor) -> Tensor:
     """From each node to the next in chains that begin and end at `pointer` int64 [B + 1]: int64 [2, e]."""
-    return _chains(np.diff(_array(pointer))).to(pointer.device)
+    begin = pointer.numpy(force=True)
+    follows = np.ones(begin[-1], dtype=bool)  # node i has a node before it in its own graph
+    follows[begin[:-1][np.diff(begin) > 0]] = False
+    target = np.flatnonzero(follows)
+    return torch.from_numpy(np.stack([target - 1, target])).to(pointer.device)
 
 
 def graph_to_text(graph: Data) -> str:
@@ -158,7 +142,7 @@ def graph_to_text(graph: Data) -> str:
 def batch_to_texts(batch: Batch) -> list[str]:
     """The texts that the graphs of a batch spell: the inverse of `texts_to_batch`."""
     units = [batch.unit] * batch.num_graphs if isinstance(batch.unit, str) else batch.unit
-    return _spell(batch, np.diff(_array(batch.ptr)), units)
+    return _spell(batch, np.diff(batch.ptr.numpy(force=True)), units)
 
 
 def count_graphs(graphs: Data) -> int:
@@ -210,8 +194,13 @@ def levels(edge_index: Tensor, num_nodes: int) -> Tensor:
     walked on the host.
     """
     source, target = _edges(edge_index, num_nodes)
-    walk = _chain_levels if is_chain(edge_index) else _walked_levels
-    level = walk(source, target, num_nodes)
+    if is_chain(edge_index):
+        starts = np.ones(num_nodes, dtype=bool)
+        starts[target] = False
+        node = np.arange(num_nodes)
+        level = node - np.maximum.accumulate(np.where(starts, node, 0))
+    else:
+        level = _walked_levels(source, target, num_nodes)
     return torch.from_numpy(level).to(edge_index.device)
 
 
@@ -238,12 +227,12 @@ def _nodes(texts: Sequence[str], unit: Unit) -> _Nodes:
     if unit == "decomposed":
         texts = [normalize("NFD", text) for text in texts]
     if unit in ("codepoint", "decomposed"):  # as `units_of` has it, without a string for each unit
-        return _Nodes(_codepoints("".join(texts)), _integers(map(len, texts), len(texts)), None, None)
+        return _Nodes(_codepoints("".join(texts)), _integers(map(len, texts), len(texts)), {})
     units = [units_of(text, unit) for text in texts]
     count = _integers(map(len, units), len(units))
     size = _integers(map(len, chain.from_iterable(units)), int(count.sum()))
     spelling = _codepoints("".join(chain.from_iterable(units)))
-    return _Nodes(_identities(spelling, size), count, spelling, size)
+    return _Nodes(_identities(spelling, size), count, {"spelling": spelling, "spelling_size": size})
 
 
 def _identities(spelling: Integers, size: Integers) -> Integers:
@@ -267,52 +256,35 @@ def _spell(graph: Data, count: Integers, units: Sequence[str]) -> list[str]:
         raise ValueError(f"the graph does not spell a text: it has no {missing}")
     nodes = int(count.sum())
     if "spelling" in graph:
-        spelling, size = _array(graph.spelling), _array(graph.spelling_size)
+        spelling, size = graph.spelling.numpy(force=True), graph.spelling_size.numpy(force=True)
         if size.size != nodes or int(size.sum()) != spelling.size:
             raise ValueError(
                 f"the graph has {nodes} nodes and {spelling.size} code points, but spelling_size speaks of {size.size} "
                 f"nodes and {int(size.sum())} code points: select nodes before making the graph, or spell them again"
             )
     else:
-        spelling, size = _array(graph.x), np.ones(nodes, dtype=np.int64)
+        spelling, size = graph.x.numpy(force=True), np.ones(nodes, dtype=np.int64)
         if spelling.ndim != 1 or (spelling.size and not 0 <= spelling.min() <= spelling.max() <= 0x10FFFF):
             raise ValueError("x is not one code point per node, so the graph does not spell a text")
     # A space after every symbol but the last of its text.
-    ends = np.cumsum(count)
+    begin = _offsets(count)
     spaced = np.repeat(np.array([unit == "symbol" for unit in units], dtype=bool), count)
-    spaced[ends[count > 0] - 1] = False
-    after = np.cumsum(size)
-    text = np.insert(spelling, after[spaced], ord(" ")).astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    cuts = np.concatenate([[0], after + np.cumsum(spaced)])[np.concatenate([[0], ends])].tolist()
-    texts = [text[begin:end] for begin, end in pairwise(cuts)]
+    spaced[begin[1:][count > 0] - 1] = False
+    whole = np.insert(spelling, np.cumsum(size)[spaced], ord(" ")).astype("<u4").tobytes()
+    decoded = whole.decode("utf-32-le", "surrogatepass")
+    texts = [decoded[first:last] for first, last in pairwise(_offsets(size + spaced)[begin].tolist())]
     return [normalize("NFC", text) if unit == "decomposed" else text for unit, text in zip(units, texts, strict=True)]
 
 
-def _owned(values: Integers, count: Integers) -> tuple[Tensor, Tensor]:
-    """Values of several graphs, `count` each, and the graph of each value."""
-    return torch.from_numpy(values), torch.from_numpy(np.repeat(np.arange(count.size), count))
+def _owned(values: Integers, count: Integers) -> tuple[Tensor, Tensor, Tensor]:
+    """Values of several graphs, `count` each, the graph of each value, and where those of each graph begin and end."""
+    owner = np.repeat(np.arange(count.size), count)
+    return torch.from_numpy(values), torch.from_numpy(owner), torch.from_numpy(_offsets(count))
 
 
 def _concatenated(rows: Sequence[Integers]) -> tuple[Integers, Integers]:
     """Rows one after the other, and how long each is."""
     return np.concatenate([np.zeros(0, dtype=np.int64), *rows]), _integers(map(len, rows), len(rows))
-
-
-def _chains(count: Integers) -> Tensor:
-    """Edges from each node to the next in every graph of `count` nodes, int64 [2, e]."""
-    follows = np.ones(int(count.sum()), dtype=bool)  # node i has a node before it in its own graph
-    follows[_offsets(count)[:-1][count > 0]] = False
-    target = np.flatnonzero(follows)
-    return torch.from_numpy(np.stack([target - 1, target]))
-
-
-def _chain_levels(source: Integers, target: Integers, num_nodes: int) -> Integers:
-    """Levels where every edge goes from a node to the next number."""
-    starts = np.ones(num_nodes, dtype=bool)
-    starts[target] = False
-    node = np.arange(num_nodes)
-    level: Integers = node - np.maximum.accumulate(np.where(starts, node, 0))
-    return level
 
 
 def _walked_levels(source: Integers, target: Integers, num_nodes: int) -> Integers:
@@ -338,20 +310,65 @@ def _walked_levels(source: Integers, target: Integers, num_nodes: int) -> Intege
 
 def _edges(edge_index: Tensor, num_nodes: int) -> tuple[Integers, Integers]:
     """The edges' sources and targets on the host, checked."""
+    check_edges(edge_index, num_nodes)
+    source, target = edge_index.numpy(force=True).astype(np.int64, copy=False)
+    return source, target
+
+
+def check_edges(edge_index: Tensor, num_nodes: int) -> None:
+    """That these are edges of a graph of so many nodes."""
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or not is_integer(edge_index):
         raise ValueError(
             f"edge_index must be integers of shape [2, e], but is {edge_index.dtype} {list(edge_index.shape)}"
         )
-    edges = _array(edge_index).astype(np.int64, copy=False)
-    if edges.size and not 0 <= edges.min() <= edges.max() < num_nodes:
-        wrong = int(edges.min()) if edges.min() < 0 else int(edges.max())
-        raise ValueError(f"edge_index refers to node {wrong}, but the graph has {num_nodes} nodes")
-    return edges[0], edges[1]
+    if edge_index.numel():
+        ends = on_host(edge_index)
+        least, most = int(ends.min()), int(ends.max())
+        if least < 0 or most >= num_nodes:
+            wrong = least if least < 0 else most
+            raise ValueError(f"edge_index refers to node {wrong}, but the graph has {num_nodes} nodes")
 
 
-def _array(tensor: Tensor) -> Integers:
-    array: Integers = tensor.detach().cpu().numpy()
-    return array
+def check_graph(x: object, edge_index: Tensor | None, edge_weight: Tensor | None, batch: Tensor | None) -> None:
+    """That these are graphs: features [n, d], edges [2, e], perhaps weights [e], perhaps the graph of each node [n]."""
+    if not isinstance(x, Tensor) or x.dim() != 2 or not x.is_floating_point():
+        found = f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"x must be floating point of shape [n, d], but is {found}")
+    if edge_index is None:
+        raise ValueError("edge_index is missing: give the edges as integers of shape [2, e]")
+    same_device("edge_index", edge_index, "x", x)
+    check_edges(edge_index, x.size(0))
+    if edge_weight is not None:
+        check_weights(edge_index, edge_weight)
+    if batch is None:
+        return
+    same_device("batch", batch, "x", x)
+    if batch.shape != x.shape[:1] or not is_integer(batch):
+        raise ValueError(
+            f"batch must be one integer per node, but is {batch.dtype} {list(batch.shape)} for {x.size(0)} nodes"
+        )
+    owner, ends = on_host(batch), on_host(edge_index.long())
+    if batch.numel() and int(owner.min()) < 0:
+        raise ValueError(f"batch must not be negative, but a node is in graph {int(owner.min())}: graphs begin with 0")
+    if bool((owner[ends[0]] != owner[ends[1]]).any()):
+        raise ValueError("an edge leads from one graph of the batch to another: graphs do not mix")
+
+
+def check_weights(edge_index: Tensor, edge_weight: Tensor) -> None:
+    """That there is a weight for each edge."""
+    same_device("edge_weight", edge_weight, "edge_index", edge_index)
+    if edge_weight.shape != edge_index.shape[1:]:
+        raise ValueError(
+            f"edge_weight has shape {list(edge_weight.shape)}, but there are {edge_index.size(1)} edges: it is [e]"
+        )
+
+
+def same_device(name: str, tensor: Tensor, other: str, reference: Tensor) -> None:
+    """That a tensor is where the `reference` called `other` is."""
+    if tensor.device != reference.device:
+        raise ValueError(
+            f"{name} is on {tensor.device}, but {other} is on {reference.device}: move one of them with .to()"
+        )
 
 
 def _codepoints(text: str) -> Integers:

@@ -16,7 +16,7 @@ for cycles per refused pair. It need not be done as told:
 In all O((n + e) log^2 n), on the host.
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +29,10 @@ Booleans: TypeAlias = NDArray[np.bool_]
 Pairs: TypeAlias = Integers  # [2, c]
 
 
-class Clusters(NamedTuple):
-    """Clusters of a DAG whose quotient is a DAG."""
-
-    cluster: Integers  # [n], numbered by their first node
-    refused: Booleans  # [c]: accepted pairs of the forest that would have closed a cycle
-
-
-def acyclic_clusters(edges: Pairs, pairs: Pairs, accepted: Booleans, order: Integers, num_nodes: int) -> Clusters:
-    """The clusters of the accepted pairs, less those refused to keep the quotient of `edges` acyclic.
+def acyclic_clusters(
+    edges: Pairs, pairs: Pairs, accepted: Booleans, order: Integers, num_nodes: int
+) -> tuple[Integers, Booleans]:
+    """The cluster of each node [n], numbered by their first node, and the accepted pairs of the forest refused, [c].
 
     `pairs` [2, c] are distinct; `order` int64 [c] says when each would be refused, the smallest first.
     """
@@ -56,7 +51,7 @@ def acyclic_clusters(edges: Pairs, pairs: Pairs, accepted: Booleans, order: Inte
         refused[forest[inside][~stays]] = True
         cluster = _components(pairs[:, forest[~refused[forest]]], num_nodes, "weak")
     _, first, number = np.unique(cluster, return_index=True, return_inverse=True)
-    return Clusters(np.argsort(np.argsort(first))[number], refused)
+    return np.argsort(np.argsort(first))[number], refused
 
 
 def spanning_forest(pairs: Pairs, order: Integers, num_nodes: int) -> Integers:
@@ -82,12 +77,11 @@ def rooted(pairs: Pairs, num_nodes: int) -> tuple[Integers, Integers]:
     matrix = coo_array((label, tuple(ends)), shape=(num_nodes + 1, num_nodes + 1)).tocsr()
     _, parent = breadth_first_order(matrix, num_nodes, directed=False, return_predecessors=True)
     parent = parent[:num_nodes].astype(np.int64)
-    is_root = parent == num_nodes
     pair = np.full(num_nodes, -1)
     near, far = pairs
     downward = parent[far] == near
     pair[np.where(downward, far, near)] = np.arange(pairs.shape[1])
-    return np.where(is_root, -1, parent), pair
+    return np.where(parent == num_nodes, -1, parent), pair
 
 
 def _staying(edges: Pairs, forest: Pairs, order: Integers, num_nodes: int) -> Booleans:
@@ -100,30 +94,25 @@ def _staying(edges: Pairs, forest: Pairs, order: Integers, num_nodes: int) -> Bo
     ends, both_times = np.concatenate(forest), np.concatenate([time, time])
     both_ways = np.concatenate([edges, forest, forest[::-1]], axis=1)
     appears = np.concatenate([np.zeros(edges.shape[1], dtype=np.int64), both_times])
-    strong = _around(both_ways, appears, ends, both_times, num_nodes, "strong")
-    weak = _around(forest, time, ends, both_times, num_nodes, "weak")
+    strong_size, _ = _around(both_ways, appears, ends, both_times, num_nodes, "strong")
+    weak_size, weak_last = _around(forest, time, ends, both_times, num_nodes, "weak")
     alone = np.zeros(count + 2, dtype=bool)  # by time: the cluster is a strong component of its own; [count + 1]: never
-    alone[time] = (strong.size == weak.size)[:count]
+    alone[time] = (strong_size == weak_size)[:count]
     grown_at = np.full(count + 2, count + 1)  # by time: when the cluster formed then grew next
-    has_past = weak.last > 0
-    grown_at[weak.last[has_past]] = both_times[has_past]
+    has_past = weak_last > 0
+    grown_at[weak_last[has_past]] = both_times[has_past]
     for _ in range(count.bit_length()):
         alone |= alone[grown_at]
         grown_at = grown_at[grown_at]
     return alone[time]
 
 
-class _Around(NamedTuple):
-    """What is around a node at a time."""
-
-    size: Integers  # the number of nodes of its component then
-    last: Integers  # the time of the last pair that its component was made of just before, 0 for a single node
-
-
 def _around(
     edges: Pairs, appears: Integers, node: Integers, at: Integers, num_nodes: int, kind: Literal["strong", "weak"]
-) -> _Around:
+) -> tuple[Integers, Integers]:
     """For each question (node, at), the component of the node in the graph of the edges that appear by that time.
+
+    Its number of nodes then, and the time of the last pair that it was made of just before, 0 for a single node.
 
     Bisection over time for all edges and questions at once. Each has an interval (low, high] of times; an edge's is
     that in which its ends come into one component, a question's that in which its time lies. What was one component at
@@ -158,7 +147,7 @@ def _around(
     component = _components(np.stack([a[present], b[present]]), size.size, kind)
     total = np.bincount(component, weights=size).astype(np.int64)
     question = a[~is_edge]
-    return _Around(total[component[question]], last[question])
+    return total[component[question]], last[question]
 
 
 def _components(edges: Pairs, num_nodes: int, kind: Literal["strong", "weak"]) -> Integers:

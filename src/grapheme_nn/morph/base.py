@@ -1,17 +1,18 @@
 """What every change of a graph hands on (`Morph`), what all operators have in common, and the history of changes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from inspect import signature
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import chain_edges, is_chain, is_integer, is_sorted, levels, on_host
+from grapheme_nn.assignment import Assignment, Lazy
+from grapheme_nn.graph import chain_edges, check_graph, is_chain, is_sorted, levels, on_host
 from grapheme_nn.padding import Padding
 
 
@@ -23,7 +24,7 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Morph:
+class Morph(Lazy):
     """A graph inside a network: after a change, with the assignment that tells how it came about.
 
     With n nodes before and k after, features H [n, d] and adjacency A [n, n] before, the operators hand on
@@ -72,14 +73,14 @@ class Morph:
     def chains(cls, x: Tensor, pointer: Tensor, **more: Any) -> Self:
         """Chains that begin and end at `pointer` int64 [B + 1], such as texts: nobody need look at their edges."""
         padding = Padding.of_counts(pointer.diff())
-        graph = cls.start(x, pointer[None].expand(2, -1)[:, :0], None, padding.owner, **more)
-        graph.__dict__.update(padding=padding, in_order=None, is_chain=True)
 
         def edges() -> tuple[Tensor, Tensor]:
             edge_index = chain_edges(pointer)
             return edge_index, x.new_ones(edge_index.size(1))
 
-        return graph.with_edges(edges)
+        graph = cls(x, x, x, padding.owner, Assignment.identity(x.size(0), device=x.device), **more)
+        graph = graph.later(("edge_index", "edge_weight"), edges)
+        return graph.knowing(padding=padding, in_order=None, is_chain=True)
 
     def changed(
         self,
@@ -104,10 +105,13 @@ class Morph:
 
     def with_dense(self, dense: Tensor) -> "Morph":
         """The same graph with other features, given as `dense`: nothing about its structure has changed."""
-        twin = copy(self)
-        twin.__dict__["dense"] = dense
-        twin.__dict__.pop("x", None)
-        return twin
+        padding = self.padding
+        return copy(self).later(("x",), lambda: (padding.flat(dense),)).knowing(dense=dense)
+
+    def knowing(self, **known: Any) -> Self:
+        """This graph, of which something is known already, so that nobody need look at its edges for it."""
+        self.__dict__.update(known)
+        return self
 
     @cached_property
     def dense(self) -> Tensor:
@@ -117,8 +121,7 @@ class Morph:
     @property
     def _features(self) -> Tensor:
         """`dense` or `x`, whichever is there."""
-        there: Tensor | None = self.__dict__.get("dense")
-        return self.x if there is None else there
+        return self.dense if "dense" in self.__dict__ else self.x
 
     @property
     def channels(self) -> int:
@@ -133,9 +136,7 @@ class Morph:
     @cached_property
     def history(self) -> Assignment:
         """From the nodes that the chain began with to these: the product of all its assignments."""
-        if self.before is None:
-            return self.assignment
-        return self.before.history.compose(self.assignment)
+        return self.assignment if self.before is None else self.before.history.compose(self.assignment)
 
     @cached_property
     def main_nodes(self) -> Tensor:
@@ -170,7 +171,8 @@ class Morph:
     def in_order(self) -> Tensor | None:
         """The nodes graph after graph, each graph's in topological order, int64 [k]; None where that is 0, 1, 2, ...
 
-        By the edges of a node's own graph alone: what else is in the batch must not matter.
+        By the edges of a node's own graph alone: what else is in the batch must not matter. Found on the host where the
+        node numbers do not already follow it.
         """
         if self.order is not None:
             return self.order
@@ -180,21 +182,20 @@ class Morph:
             place = torch.arange(self.num_nodes, device=owner.device)
             unordered = torch.zeros_like(place).index_put_((owner[self.edge_index[0, backward]],), place.new_ones(()))
             place = torch.where(unordered[owner].bool(), levels(self.edge_index, self.num_nodes), place)
-            place = place.argsort(stable=True)
-            return place[owner[place].argsort(stable=True)]
+            return graph_after_graph(place, owner)
         return None if self.batch is None or is_sorted(owner) else owner.argsort(stable=True)
 
-    @cached_property
-    def place(self) -> Tensor:
-        """Where each node stands in order, int64 [k]."""
-        number = torch.arange(self.num_nodes, device=self.device)
-        return number if self.in_order is None else torch.empty_like(number).index_copy_(0, self.in_order, number)
+    @property
+    def sequence(self) -> Tensor:
+        """As `in_order`, 0, 1, 2, ... included."""
+        return torch.arange(self.num_nodes, device=self.device) if self.in_order is None else self.in_order
 
     @cached_property
     def _forward(self) -> Tensor:
         """Which edges point forward in the order, bool [e]."""
-        place = self.place[self.edge_index]
-        return place[0] < place[1]
+        order = self.sequence
+        place = torch.empty_like(order).index_copy_(0, order, torch.arange(order.numel(), device=order.device))
+        return place[self.edge_index[0]] < place[self.edge_index[1]]
 
     @cached_property
     def structure_edges(self) -> Tensor:
@@ -217,27 +218,6 @@ class Morph:
     def padding(self) -> Padding:
         """Where the nodes stand in dense tensors: each graph's in order."""
         return Padding.of(self.owner, self.num_graphs, self.in_order)
-
-    def with_edges(self, make: Callable[[], tuple[Tensor, Tensor]]) -> Self:
-        """This graph, whose `edge_index` and `edge_weight` are made when one of them is first asked for."""
-        del self.__dict__["edge_index"], self.__dict__["edge_weight"]
-        self.__dict__["_make_edges"] = make
-        return self
-
-    def __getattr__(self, name: str) -> Tensor:
-        if name == "x" and "dense" in self.__dict__:
-            self.__dict__["x"] = flat = self.padding.flat(self.dense)
-            return flat
-        if name not in ("edge_index", "edge_weight") or "_make_edges" not in self.__dict__:
-            raise AttributeError(f"a Morph has no attribute {name!r}")
-        self.__dict__.update(zip(("edge_index", "edge_weight"), self.__dict__["_make_edges"](), strict=True))
-        made: Tensor = self.__dict__[name]
-        return made
-
-    def with_padding(self, padding: Padding) -> Self:
-        """This graph, for whose `padding` nobody has to look at its edges any more."""
-        self.__dict__["padding"] = padding
-        return self
 
     def as_data(self) -> Data:
         """The graph for PyG: `x`, `edge_index`, `edge_weight`; a `Batch` where there are several graphs."""
@@ -273,17 +253,27 @@ class Operator(nn.Module):
         graph = x if isinstance(x, Morph) else as_graph(x, edge_index, edge_weight, batch)
         if self.channels not in (0, graph.channels):
             raise ValueError(f"x has {graph.channels} channels, but this operator was made for {self.channels}")
-        if graph is not x:
-            self._check_precision(graph.x.dtype)
-        return self.change(graph)
-
-    def _check_precision(self, dtype: torch.dtype) -> None:
-        for parameter in self.parameters():
-            if parameter.dim() and parameter.dtype != dtype:
+        for parameter in self.parameters() if graph is not x else ():
+            if parameter.dim() and parameter.dtype != graph.x.dtype:
                 raise TypeError(
-                    f"x is {dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
+                    f"x is {graph.x.dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
                     "convert one of them with .to()"
                 )
+        return self.change(graph)
+
+    def reset_parameters(self) -> None:
+        """All parameters as they were at first."""
+        for module in self.modules():
+            if module is not self and hasattr(module, "reset_parameters"):
+                module.reset_parameters()  # type: ignore[operator]
+
+    def extra_repr(self) -> str:
+        """The settings, as the constructor takes them; what is learned, as it is now."""
+        settings = {name: getattr(self, name) for name in signature(type(self)).parameters if hasattr(self, name)}
+        return ", ".join(
+            f"{name}={value.item():.3g}" if isinstance(value, Tensor) else f"{name}={value!r}"
+            for name, value in settings.items()
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
@@ -303,51 +293,30 @@ def as_graph(
     """A graph before any change, checked, with int64 indices in memory order; `more` are other fields of it."""
     if isinstance(x, Data):
         x, edge_index, edge_weight, batch = x.x, x.edge_index, x.get("edge_weight"), x.get("batch")
-    if not isinstance(x, Tensor) or x.dim() != 2 or not x.is_floating_point():
-        found = f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"x must be floating point of shape [n, d], but is {found}")
-    if edge_index is None:
-        raise ValueError("edge_index is missing: give the edges as integers of shape [2, e]")
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or not is_integer(edge_index):
-        raise ValueError(
-            f"edge_index must be integers of shape [2, e], but is {edge_index.dtype} {list(edge_index.shape)}"
-        )
-    for name, tensor in (("edge_index", edge_index), ("edge_weight", edge_weight), ("batch", batch)):
-        if tensor is not None and tensor.device != x.device:
-            raise ValueError(f"{name} is on {tensor.device}, but x is on {x.device}: move one of them with .to()")
-    if edge_index.numel():
-        ends = on_host(edge_index)
-        least, most = int(ends.min()), int(ends.max())
-        if least < 0 or most >= x.size(0):
-            wrong = least if least < 0 else most
-            raise ValueError(f"edge_index refers to node {wrong}, but the graph has {x.size(0)} nodes")
-    if edge_weight is not None:
-        if edge_weight.shape != edge_index.shape[1:]:
-            raise ValueError(
-                f"edge_weight has shape {list(edge_weight.shape)}, but there are {edge_index.size(1)} edges"
-            )
-        edge_weight = edge_weight.to(x.dtype).contiguous()
-    if batch is not None:
-        if batch.shape != x.shape[:1] or not is_integer(batch):
-            raise ValueError(
-                f"batch must be one integer per node, but is {batch.dtype} {list(batch.shape)} for {x.size(0)} nodes"
-            )
-        batch = batch.long().contiguous()
-        if batch.numel() and int(batch.min()) < 0:
-            raise ValueError(
-                f"batch must not be negative, but a node is in graph {int(batch.min())}: graphs begin with 0"
-            )
-        owner, ends = on_host(batch), on_host(edge_index.long())
-        if batch.numel() and bool((owner[ends[0]] != owner[ends[1]]).any()):
-            raise ValueError("an edge leads from one graph of the batch to another: graphs do not mix")
+    check_graph(x, edge_index, edge_weight, batch)
+    assert edge_index is not None
+    edge_weight = None if edge_weight is None else edge_weight.to(x.dtype).contiguous()
+    batch = None if batch is None else batch.long().contiguous()
     return Morph.start(x.contiguous(), edge_index.long().contiguous(), edge_weight, batch, **more)
+
+
+def graph_after_graph(rank: Tensor, owner: Tensor) -> Tensor:
+    """The nodes graph after graph, each graph's by rank, of equals the first: two int64 [n] to one."""
+    by_rank = rank.argsort(stable=True)
+    return by_rank[owner[by_rank].argsort(stable=True)]
+
+
+def pairs_within(reach: int, order: Tensor, owner: Tensor) -> Tensor:
+    """The pairs of nodes of one graph at most `reach` places apart in an order graph after graph: int64 [2, p]."""
+    place = torch.arange(order.numel(), device=order.device)[:, None]
+    later = place + torch.arange(1, reach + 1, device=order.device)
+    exists = later < order.numel()
+    pairs = torch.stack([order[place.expand_as(later)[exists]], order[later[exists]]])
+    return pairs[:, owner[pairs[0]] == owner[pairs[1]]]
 
 
 def history(morphs: Sequence[Morph]) -> Assignment:
     """The assignment from the first graph's nodes to the last graph's: the product of all, in order."""
     if not morphs:
         raise ValueError("the history of no change is not defined: give at least one morph")
-    total = morphs[0].assignment
-    for morph in morphs[1:]:
-        total = total.compose(morph.assignment)
-    return total
+    return reduce(Assignment.compose, (morph.assignment for morph in morphs))

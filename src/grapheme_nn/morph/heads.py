@@ -54,19 +54,19 @@ def memberships(plan: Plan, score: Tensor, reach: int) -> Memberships:
 
 
 def expected_edges(
-    edge_index: Tensor, edge_weight: Tensor, plan: Plan, source: Tensor, head: Tensor, member: Tensor, reach: int
+    edge_index: Tensor, edge_weight: Tensor, plan: Plan, entries: Memberships, reach: int
 ) -> tuple[Tensor, Tensor]:
     """What an edge (s, t) is expected to weigh between the heads of s and t: M[s, a] M[t, b], if both can be.
 
     They cannot, where a and b are both above s and above t: the ways up have met by then, and go on as one.
     """
     n = plan.parent.numel()
-    above = [torch.arange(n, device=head.device)]
+    above = [torch.arange(n, device=edge_index.device)]
     for _ in range(2 * reach):  # no head is further from the other end
         above.append(torch.where(above[-1] >= 0, plan.parent[above[-1].clamp_min(0)], -1))
     ways = torch.stack(above, 1)  # [n, 2 reach + 1], the node itself first, -1 beyond the root
-    depth = (ways[source] == head[:, None]).int().argmax(1)
-    belongs = member.new_zeros(n, reach + 1).index_put((source, depth), member)
+    depth = (ways[entries.source] == entries.head[:, None]).int().argmax(1)
+    belongs = entries.member.new_zeros(n, reach + 1).index_put((entries.source, depth), entries.member)
     (s, t), heads = edge_index, ways[:, : reach + 1]
     together = belongs[s][:, :, None] * belongs[t][:, None, :]  # [e, heads of s, heads of t]
     shared = [(heads[one][:, :, None] == ways[other][:, None, :]).any(2) for one, other in ((s, t), (t, s))]

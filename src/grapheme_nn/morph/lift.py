@@ -1,7 +1,7 @@
 """Unpooling: what a coarse graph has learned goes back to the nodes that it was made from."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.morph.base import Morph, Operator
@@ -24,27 +24,15 @@ class Lift(Operator):
         self.channels = channels
         self.linear = nn.Linear(channels, channels)
 
-    def reset_parameters(self) -> None:
-        self.linear.reset_parameters()
-
-    def extra_repr(self) -> str:
-        return f"{self.channels}"
-
     def change(self, graph: Morph) -> Morph:
         fine = graph.before
         if fine is None:
             raise ValueError("there is no change to take back: Lift comes after an operator that makes a graph coarser")
         change = graph.assignment
-
-        def make() -> tuple[Tensor, Tensor, Tensor]:
-            return change.target, change.source, torch.ones_like(change.weight)
-
         x = fine.x + self.linear(change.lift(graph.x))
-        back = Assignment.lazy(make, change.num_targets, change.num_sources)
+        whole = torch.ones_like(change.weight)
+        back = Assignment.unchecked(change.target, change.source, whole, change.num_targets, change.num_sources)
         own = {"order": fine.order, "existence": fine.existence, "unit": fine.unit}
         morph = graph.changed(x, fine.edge_index, fine.edge_weight, fine.batch, back, **own)
-        morph.__dict__["main_nodes"] = fine.main_nodes
-        for known in ("is_chain", "padding"):  # then nobody need look at the edges again
-            if known in fine.__dict__:
-                morph.__dict__[known] = fine.__dict__[known]
-        return morph
+        known = {name: fine.__dict__[name] for name in ("is_chain", "padding") if name in fine.__dict__}
+        return morph.knowing(main_nodes=fine.main_nodes, **known)

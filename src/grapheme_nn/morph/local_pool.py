@@ -18,12 +18,10 @@ class LocalPool(Operator):
         S[i, c] = softmax over the `reach` c nearest to t_i of -(t_i - c)^2 / width
 
     so S has `reach` entries a row and everything is linear in n. Cluster c is the weighted mean of what joins it:
-    x' = diag(1 / sum_i S[i, c]) S^T x, and A' = S^T A S.
+    x' = diag(1 / sum_i S[i, c]) S^T x, and A' = S^T A S. The sizes of the graphs are read on the host.
 
     **The hardened result on a DAG is a DAG.** t does not decrease along the topological order, and a node's strongest
     cluster is the one nearest to t; so along every edge the cluster stays or moves forward, and no way leads back.
-
-    The topological order of a DAG whose numbers do not already follow it is found on the host, and so are the sizes.
     """
 
     def __init__(self, channels: int, ratio: float = 0.5, reach: int = 3) -> None:
@@ -37,12 +35,8 @@ class LocalPool(Operator):
         self.log_width = nn.Parameter(torch.zeros(()))
 
     def reset_parameters(self) -> None:
-        self.step.reset_parameters()
-        with torch.no_grad():
-            self.log_width.zero_()
-
-    def extra_repr(self) -> str:
-        return f"{self.channels}, ratio={self.ratio}, reach={self.reach}"
+        super().reset_parameters()
+        nn.init.zeros_(self.log_width)
 
     def change(self, graph: Morph) -> Morph:
         x, owner, n = graph.x, graph.owner, graph.num_nodes
@@ -65,15 +59,14 @@ class LocalPool(Operator):
         weight = member / mass.clamp_min(torch.finfo(x.dtype).tiny)[target]
         assignment = Assignment.unchecked(source, target, weight, n, k, member)
         edges, weights = assignment.connect(graph.edge_index, graph.edge_weight)
-        batch = None
-        if graph.batch is not None:
-            batch = torch.arange(graph.num_graphs, device=x.device).repeat_interleave(clusters)
+        of_graph = torch.arange(graph.num_graphs, device=x.device).repeat_interleave(clusters)
+        batch = None if graph.batch is None else of_graph
         order = torch.arange(k, device=x.device)
         return graph.changed(assignment.reduce(x), edges, weights, batch, assignment, order=order)
 
     def _places(self, graph: Morph, clusters: Tensor) -> Tensor:
         """t of each node, [n]. In float64: among a million nodes, float32 cannot tell neighbours apart."""
-        order = torch.arange(graph.num_nodes, device=graph.x.device) if graph.in_order is None else graph.in_order
+        order = graph.sequence
         step = nn.functional.softplus(self.step(graph.x)[:, 0].double())[order]
         owner = graph.owner[order]
         length = scatter(step, owner, dim_size=clusters.numel())  # [graphs]

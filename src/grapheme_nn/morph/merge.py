@@ -13,7 +13,7 @@ from torch_geometric.utils import scatter
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.graph import is_chain, levels
 from grapheme_nn.morph.acyclic import acyclic_clusters, rooted, spanning_forest
-from grapheme_nn.morph.base import Morph, Operator
+from grapheme_nn.morph.base import Morph, Operator, graph_after_graph, pairs_within
 from grapheme_nn.morph.heads import Plan, expected_edges, memberships
 from grapheme_nn.morph.similarity import pair_cosines
 from grapheme_nn.sparse import row_products
@@ -98,12 +98,6 @@ class Merge(Operator):
         with torch.no_grad():
             self.theta.fill_(log(self._threshold / (1 - self._threshold)))
 
-    def extra_repr(self) -> str:
-        own = {name: getattr(self, name) for name in ("candidates", "estimator", "temperature", "reach", "ratio")}
-        return f"threshold={float(self.threshold.detach()):.3g}, " + ", ".join(
-            f"{name}={value!r}" for name, value in own.items()
-        )
-
     def change(self, graph: Morph) -> Morph:
         pairs = self.pairs(graph)
         similarity = pair_cosines(graph.x, pairs)
@@ -129,19 +123,13 @@ class Merge(Operator):
         if self.candidates == "edges":
             if is_chain(edge_index):
                 return edge_index
-            low, high = edge_index.amin(dim=0), edge_index.amax(dim=0)
+            ends = edge_index
         else:
             windowed = self.candidates == "window"
-            order = graph.in_order if windowed else batch.argsort(stable=True)
-            if order is None:
-                order = torch.arange(n, device=batch.device)
+            order = graph.sequence if windowed else batch.argsort(stable=True)
             span = self.window if windowed else int(torch.bincount(batch).max()) - 1 if n else 0
-            place = torch.arange(n, device=batch.device)[:, None]
-            later = place + torch.arange(1, span + 1, device=batch.device)
-            place, later = place.expand_as(later)[later < n], later[later < n]
-            ends = torch.stack([order[place], order[later]])
-            ends = ends[:, batch[ends[0]] == batch[ends[1]]]
-            low, high = ends.amin(dim=0), ends.amax(dim=0)
+            ends = pairs_within(span, order, batch)
+        low, high = ends.amin(dim=0), ends.amax(dim=0)
         key = torch.unique((low * n + high)[low != high])
         return torch.stack([key // n, key % n])
 
@@ -151,7 +139,7 @@ class Merge(Operator):
 
     def plan(self, graph: Morph, pairs: Tensor, accepted: Tensor, strength: Tensor) -> Plan:
         """Which of the accepted pairs merge, the weakest refused first where there would be a cycle."""
-        if not bool(strength.detach().isfinite().all()):
+        if not bool(strength.isfinite().all()):
             raise ValueError("x has values that are not finite, so its nodes have no similarity")
         near, far = pairs
         num_nodes, edge_index = graph.num_nodes, graph.structure_edges
@@ -162,17 +150,15 @@ class Merge(Operator):
             begins[far] = ~accepted
             parent = torch.where(link >= 0, torch.arange(num_nodes, device=pairs.device) - 1, -1)
             return Plan(begins.cumsum(0) - 1, parent, link, torch.zeros_like(accepted))
-        strength = strength.detach()
         # Refused first: the weakest; of equals, the first in node order, which the pairs already are in.
         order = torch.empty_like(near).scatter_(0, strength.argsort(stable=True), torch.arange(far.numel()).to(near))
         edges, candidates, decided, ranked = (t.cpu().numpy() for t in (edge_index, pairs, accepted, order))
-        merged = acyclic_clusters(edges, candidates, decided, ranked, num_nodes)
+        cluster, refused = acyclic_clusters(edges, candidates, decided, ranked, num_nodes)
         # An accepted pair is preferred to any other, so that every cluster hangs together by pairs of the forest.
         forest = spanning_forest(candidates, ranked + decided * ranked.size, num_nodes)
         above, branch = rooted(candidates[:, forest], num_nodes)
         branch[branch >= 0] = forest[branch[branch >= 0]]
-        parts = (merged.cluster, above, branch, merged.refused)
-        return Plan(*(torch.from_numpy(part).to(pairs.device) for part in parts))
+        return Plan(*(torch.from_numpy(part).to(pairs.device) for part in (cluster, above, branch, refused)))
 
     def log_probability(self, graph: Morph, logit: Tensor, accepted: Tensor, pairs: Tensor) -> Tensor:
         """Log of the probability of these decisions, [graphs]."""
@@ -200,22 +186,20 @@ class Merge(Operator):
             heads = entries.is_head - entries.is_head.detach()
             own["existence"] = self._existence(graph, assignment, heads.new_ones(k).index_add(0, plan.cluster, heads))
             assignment = Assignment.unchecked(assignment.source, plan.cluster, weight, n, k)
+        owner = torch.empty_like(graph.owner[:k]).scatter_(0, plan.cluster, graph.owner)
         if graph.order is not None:
             carried, _ = assignment.connect(graph.structure_edges)
-            own["order"] = _order(carried, plan.cluster, graph, k)
-        owner = (
-            None if graph.batch is None else torch.empty_like(graph.batch[:k]).scatter_(0, plan.cluster, graph.batch)
-        )
-        return graph.changed(features, edges, weights, owner, assignment, **own)
+            own["order"] = graph_after_graph(levels(carried, k), owner)
+        batch = None if graph.batch is None else owner
+        return graph.changed(features, edges, weights, batch, assignment, **own)
 
     def _soft_morph(self, graph: Morph, plan: Plan, logit: Tensor) -> Morph:
-        n = graph.num_nodes
-        source, head, soft, member, is_head = memberships(plan, logit, self.reach)
-        assignment = Assignment.unchecked(source, head, soft, n, n, member)
-        edges, weights = expected_edges(graph.edge_index, graph.edge_weight, plan, source, head, member, self.reach)
+        n, entries = graph.num_nodes, memberships(plan, logit, self.reach)
+        assignment = Assignment.unchecked(entries.source, entries.head, entries.soft, n, n, entries.member)
+        edges, weights = expected_edges(graph.edge_index, graph.edge_weight, plan, entries, self.reach)
         losses = self._losses(logit, n, int(plan.cluster.max()) + 1 if n else 0)
-        order = torch.arange(n, device=graph.x.device) if graph.in_order is None else graph.in_order
-        own = {"losses": losses, "order": order, "existence": self._existence(graph, assignment, is_head)}
+        existence = self._existence(graph, assignment, entries.is_head)
+        own = {"losses": losses, "order": graph.sequence, "existence": existence}
         return graph.changed(assignment.reduce(graph.x), edges, weights, graph.batch, assignment, **own)
 
     @staticmethod
@@ -227,14 +211,6 @@ class Merge(Operator):
             return {}
         mean = logit.sigmoid().sum() / max(n, 1)
         return {"ratio": ((n - k) / max(n, 1) + (mean - mean.detach()) - self.ratio).square()}
-
-
-def _order(carried: Tensor, cluster: Tensor, graph: Morph, k: int) -> Tensor:
-    """The clusters graph after graph, in an order in which the edges that make up the DAG point forward."""
-    number = torch.arange(k, device=cluster.device)
-    by_level = levels(carried, k).argsort(stable=True)
-    owner = torch.empty_like(number).scatter_(0, cluster, graph.owner)
-    return by_level[owner[by_level].argsort(stable=True)]
 
 
 class _StraightThrough(torch.autograd.Function):

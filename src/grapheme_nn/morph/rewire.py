@@ -3,10 +3,10 @@
 from math import sqrt
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.morph.base import Morph, Operator
+from grapheme_nn.morph.base import Morph, Operator, pairs_within
 
 
 class Rewire(Operator):
@@ -18,8 +18,7 @@ class Rewire(Operator):
     An edge is there where its gate is above one half. In training the weights are those hard ones with the gradient of
     the soft gates (straight-through), and an edge that is not there stays in the list with weight 0, so that it can
     come back; in `eval()` it is gone. All edges point forward in one order, so the result is acyclic whatever the gates
-    say. The nodes stay: the assignment is the identity. The topological order of a DAG whose numbers do not already
-    follow it is found on the host, and in `eval()` the number of edges depends on the values.
+    say. The nodes stay: the assignment is the identity. In `eval()` the number of edges depends on the values.
     """
 
     def __init__(self, channels: int, reach: int = 2) -> None:
@@ -33,18 +32,16 @@ class Rewire(Operator):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        self.query.reset_parameters()
-        self.key.reset_parameters()
+        super().reset_parameters()
         with torch.no_grad():
             self.bias.copy_(torch.tensor([2.0, -2.0]))  # at first, what exists stays and nothing is new
-
-    def extra_repr(self) -> str:
-        return f"{self.channels}, reach={self.reach}"
 
     def change(self, graph: Morph) -> Morph:
         # What points back in a soft graph is no structure, and would close cycles.
         x, edge_index, edge_weight = graph.x, graph.structure_edges, graph.structure_weights
-        pairs = torch.cat([edge_index, self._new_pairs(graph, edge_index)], dim=1)
+        (near, far), n = pairs_within(self.reach, graph.sequence, graph.owner), graph.num_nodes
+        is_edge = torch.isin(near * n + far, edge_index[0] * n + edge_index[1])
+        pairs = torch.cat([edge_index, torch.stack([near[~is_edge], far[~is_edge]])], dim=1)
         is_new = torch.arange(pairs.size(1), device=x.device) >= edge_index.size(1)
         score = (self.query(x)[pairs[0]] * self.key(x)[pairs[1]]).sum(dim=1) / sqrt(x.size(1))
         gate = (score + self.bias[is_new.long()]).sigmoid()
@@ -56,17 +53,3 @@ class Rewire(Operator):
             pairs, weight = pairs[:, hard.bool()], weight[hard.bool()]
         same = Assignment.identity(x.size(0), device=x.device)
         return graph.changed(x, pairs, weight, graph.batch, same, order=graph.in_order)
-
-    def _new_pairs(self, graph: Morph, edge_index: Tensor) -> Tensor:
-        """Pairs at most `reach` places apart in the topological order of their graph, that are not edges, [2, p]."""
-        n, batch = graph.num_nodes, graph.owner
-        order = torch.arange(n, device=batch.device) if graph.in_order is None else graph.in_order
-        steps = torch.arange(1, self.reach + 1, device=order.device)
-        place = torch.arange(n, device=order.device)[:, None].expand(n, self.reach)
-        later = place + steps
-        exists = later < n
-        near, far = order[place[exists]], order[later[exists]]
-        same_graph = batch[near] == batch[far]
-        near, far = near[same_graph], far[same_graph]
-        is_edge = torch.isin(near * n + far, edge_index[0] * n + edge_index[1])
-        return torch.stack([near[~is_edge], far[~is_edge]])

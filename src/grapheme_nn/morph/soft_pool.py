@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch_geometric.utils import scatter
 
-from grapheme_nn.assignment import Assignment
+from grapheme_nn.assignment import Assignment, Entries
+from grapheme_nn.graph import is_sorted
 from grapheme_nn.morph.base import Morph, Operator
 from grapheme_nn.padding import Padding
 
@@ -40,12 +41,6 @@ class SoftPool(Operator):
         self.channels, self.clusters = channels, clusters
         self.score = nn.Linear(channels, clusters)
 
-    def reset_parameters(self) -> None:
-        self.score.reset_parameters()
-
-    def extra_repr(self) -> str:
-        return f"{self.channels}, clusters={self.clusters}"
-
     def change(self, graph: Morph) -> Morph:
         x, k = graph.x, self.clusters
         graphs = _Graphs.of(graph)
@@ -57,7 +52,7 @@ class SoftPool(Operator):
         near = cluster[:, :, None].expand(-1, k, k)
         weight = graphs.unpad(member).flatten()
 
-        def make() -> tuple[Tensor, Tensor, Tensor]:
+        def make() -> Entries:
             node = torch.arange(x.size(0), device=x.device)[:, None].expand(-1, k).flatten()
             return node, cluster[graph.owner].flatten(), weight
 
@@ -86,51 +81,44 @@ def _off_diagonal(matrices: Tensor) -> Tensor:
 class _Graphs:
     """How the nodes of a batch lie in memory, so that each graph is multiplied by its own matrices.
 
-    Small graphs are padded to `size` rows each (0 where they are not); N is the number of rows then.
+    Small graphs are padded to the same number of rows; N is the number of all rows.
     """
 
     edge_index: Tensor  # int64 [2, e], in rows
-    owner: Tensor  # int64 [n]
+    owner: Tensor  # int64 [N]
     nodes: Tensor  # int64 [graphs]
-    size: int
-    padding: Padding | None  # None where no row is padding
+    padding: Padding | None  # None where each graph has as many rows as nodes
 
     @classmethod
     def of(cls, graph: Morph) -> "_Graphs":
         edge_index, owner, n = graph.edge_index, graph.owner, graph.num_nodes
-        if graph.batch is None:
-            nodes, largest = torch.tensor([n], device=owner.device), n
+        if graph.batch is None:  # nothing to wait for the device for
+            nodes, largest = torch.tensor([n], device=owner.device), n or 1
         else:
-            if bool((owner[1:] < owner[:-1]).any()):
+            if not is_sorted(owner):
                 raise ValueError("batch must be sorted: the nodes of a graph stand together")
             nodes = torch.bincount(owner, minlength=graph.num_graphs)
             largest = int(nodes.max()) if n else 1
-        num_graphs = nodes.numel()
-        if largest > _SMALL or num_graphs * largest > _WASTE * n:
-            return cls(edge_index, owner, nodes, 0, None)
+        if largest > _SMALL or nodes.numel() * largest > _WASTE * n:
+            return cls(edge_index, owner, nodes, None)
         padding = Padding.of_counts(nodes)
-        if padding.index is None:
-            return cls(edge_index, owner, nodes, largest, None)
-        return cls(padding.index[edge_index], owner, nodes, largest, padding)
+        if padding.index is not None:
+            owner = torch.arange(nodes.numel(), device=owner.device).repeat_interleave(largest)
+            edge_index = padding.index[edge_index]
+        return cls(edge_index, owner, nodes, padding)
 
     def pad(self, value: Tensor) -> Tensor:
         """Nodes to rows: [n, v] to [N, v]."""
-        return value if self.padding is None else self.padding.dense(value).flatten(0, 1)
+        return value if self.padding is None or self.padding.full else self.padding.dense(value).flatten(0, 1)
 
     def unpad(self, value: Tensor) -> Tensor:
-        return value if self.padding is None else self.padding.flat(value[None])
+        return value if self.padding is None or self.padding.full else self.padding.flat(value[None])
 
     def split(self, value: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Each graph's rows: one tensor [graphs, size, v], or one per graph."""
-        if self.size:
-            return value.view(self.nodes.numel(), self.size, value.size(1))
+        """Each graph's rows: one tensor [graphs, rows, v], or one per graph."""
+        if self.padding is not None:
+            return value.view(*self.padding.mask.shape, value.size(1))
         return value[None] if self.nodes.numel() == 1 else value.split(self.nodes.tolist())  # type: ignore[no-untyped-call]
-
-    @property
-    def owner_of_edges(self) -> Tensor:
-        """The graph of each edge, int64 [e]."""
-        near = self.edge_index[0]
-        return near // self.size if self.size else self.owner[near]
 
     def pool(self, member: Tensor, value: Tensor) -> Tensor:
         """S^T V of each graph: [N, k] and [N, v] to [graphs, k, v]."""
@@ -146,24 +134,14 @@ class _Graphs:
             return (values @ matrix).view(-1, matrix.size(2))
         return torch.cat([part @ own for part, own in zip(values, matrix, strict=True)])
 
-    def per_graph(self, value: Tensor) -> Tensor:
-        """The sum over each graph's rows: [N] to [graphs]."""
-        if self.size:
-            return value.view(-1, self.size).sum(dim=1)
-        total: Tensor = scatter(value, self.owner, dim_size=self.nodes.numel())
-        return total
-
-    def per_row(self, value: Tensor) -> Tensor:
-        """Each row has its graph's value: [graphs] to [N, 1]."""
-        return (value.repeat_interleave(self.size) if self.size else value[self.owner])[:, None]
-
     def adjacency(self, edge_weight: Tensor) -> "tuple[Tensor | Assignment, Tensor]":
-        """A, dense [graphs, size, size] or sparse (the S^T of an assignment), and its entry at each edge, [e]."""
+        """A, dense [graphs, rows, rows] or sparse (the S^T of an assignment), and its entry at each edge, [e]."""
         near, far = self.edge_index
-        if self.size:
-            place = near * self.size + far % self.size
-            flat = edge_weight.new_zeros(self.nodes.numel() * self.size**2).index_add_(0, place, edge_weight)
-            return flat.view(-1, self.size, self.size), flat[place]
+        if self.padding is not None:
+            graphs, rows = self.padding.mask.shape
+            place = near * rows + far % rows
+            flat = edge_weight.new_zeros(graphs * rows**2).index_add_(0, place, edge_weight)
+            return flat.view(graphs, rows, rows), flat[place]
         n = self.owner.numel()
         key, order = (near * n + far).sort(stable=True)
         changes = torch.ones_like(key)
@@ -178,7 +156,7 @@ class _Graphs:
         if isinstance(adjacency, Assignment):
             return adjacency.lift(value) if transposed else adjacency.reduce(value)
         matrix = adjacency.transpose(1, 2) if transposed else adjacency
-        return (matrix @ value.view(-1, self.size, value.size(1))).view(-1, value.size(1))
+        return (matrix @ value.view(*matrix.shape[:2], value.size(1))).view_as(value)
 
 
 class _Pool(torch.autograd.Function):
@@ -191,7 +169,7 @@ class _Pool(torch.autograd.Function):
         # Over a few columns torch's softmax is several times slower than over a few rows.
         log_member = score.T.log_softmax(dim=0).T.contiguous() if score.size(1) < 32 else score.log_softmax(dim=1)
         member = log_member.exp()
-        if graphs.padding is not None:
+        if graphs.padding is not None and not graphs.padding.full:
             member = graphs.pad(graphs.unpad(member))  # no row of padding belongs anywhere
         adjacency, entry = graphs.adjacency(edge_weight)
         neighbours = graphs.times(adjacency, member)
@@ -199,14 +177,15 @@ class _Pool(torch.autograd.Function):
         coarse = graphs.pool(member, neighbours)
         overlap = graphs.pool(member, member)
         nodes = graphs.nodes.clamp_min(1)
-        norm = scatter((edge_weight * entry).double(), graphs.owner_of_edges, dim_size=nodes.numel())
+        norm = scatter((edge_weight * entry).double(), graphs.owner[graphs.edge_index[0]], dim_size=nodes.numel())
         fit = coarse.diagonal(dim1=1, dim2=2).double().sum(dim=1)
         link = (norm - 2 * fit + overlap.double().square().sum(dim=(1, 2))) / nodes.square()
         uncertainty = -(member * log_member).sum(dim=1)
         ctx.save_for_backward(x, member, log_member, neighbours, overlap, entry, uncertainty, nodes)
         ctx.graphs, ctx.adjacency = graphs, adjacency
         ctx.set_materialize_grads(False)  # S is as large as all else together, and mostly has no gradient of its own
-        return features, coarse, link, graphs.per_graph(uncertainty) / nodes, member
+        entropy = uncertainty.new_zeros(nodes.numel()).index_add_(0, graphs.owner, uncertainty) / nodes
+        return features, coarse, link, entropy, member
 
     @staticmethod
     @once_differentiable
@@ -229,12 +208,12 @@ class _Pool(torch.autograd.Function):
         if gradients[4] is not None:
             gradient += gradients[4]
         gradient -= (gradient * member).sum(dim=1, keepdim=True)
-        gradient -= graphs.per_row((for_entropy / nodes).to(x.dtype)) * (log_member + uncertainty[:, None])
+        gradient -= (for_entropy / nodes).to(x.dtype)[graphs.owner][:, None] * (log_member + uncertainty[:, None])
         gradient *= member
         for_x = graphs.spread(member, for_features) if ctx.needs_input_grad[1] else None
         for_weight = None
         if ctx.needs_input_grad[2]:
             near, far = graphs.edge_index
             for_weight = (through[near] * member[far]).sum(dim=1)
-            for_weight += 2 * misfit.to(x.dtype)[graphs.owner_of_edges] * entry
+            for_weight += 2 * misfit.to(x.dtype)[graphs.owner[near]] * entry
         return gradient, for_x, for_weight, None

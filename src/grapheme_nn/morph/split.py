@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.assignment import Assignment
+from grapheme_nn.assignment import Assignment, Entries
 from grapheme_nn.morph.base import Morph, Operator
 
 
@@ -24,19 +24,13 @@ class Split(Operator):
         self.channels, self.parts = channels, parts
         self.children_of = nn.Linear(channels, parts * channels)
 
-    def reset_parameters(self) -> None:
-        self.children_of.reset_parameters()
-
-    def extra_repr(self) -> str:
-        return f"{self.channels}, parts={self.parts}"
-
     def change(self, graph: Morph) -> Morph:
         n, parts, device = graph.num_nodes, self.parts, graph.device
 
         def children() -> Tensor:
             return torch.arange(n * parts, device=device).view(n, parts)
 
-        def entries() -> tuple[Tensor, Tensor, Tensor]:
+        def entries() -> Entries:
             child = children().flatten()
             return child // parts, child, self.children_of.weight.new_ones(n * parts)
 
@@ -59,9 +53,8 @@ class Split(Operator):
             # Children stay together: by levels alone, those of parallel nodes would alternate.
             order=None if graph.in_order is None else children()[graph.in_order].flatten(),
             unit=None if graph.unit is None else graph.unit.repeat_interleave(parts),
-        ).with_edges(edges)
+        ).later(("edge_index", "edge_weight"), edges)
         if chained:
-            morph.__dict__["is_chain"] = graph.is_chain
-            morph = morph.with_padding(graph.padding.split(parts))
+            morph = morph.knowing(is_chain=graph.is_chain, padding=graph.padding.split(parts))
             morph = morph.with_dense(features.view(*morph.padding.mask.shape, self.channels))
         return morph
