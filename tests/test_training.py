@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from grapheme_nn import GraphTransformNet
 from grapheme_nn.config import PRESETS, TrainConfig
 from grapheme_nn.data import Pair
-from grapheme_nn.examples import Examples, choose_parts, labels_in
+from grapheme_nn.data.examples import Examples, choose_parts, labels_in
 from grapheme_nn.model import ModelError
 from grapheme_nn.registry import OBJECTIVES
 from grapheme_nn.trainer import Trainer

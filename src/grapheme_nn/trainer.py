@@ -18,7 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 from grapheme_nn.checkpoint import save_checkpoint
 from grapheme_nn.config import ModelConfig, Resolved, TrainConfig
 from grapheme_nn.data import Pair, length_batches
-from grapheme_nn.examples import Examples, choose_parts, features_in, labels_in
+from grapheme_nn.data.examples import Examples, choose_parts, features_in, labels_in
 from grapheme_nn.graph import Integers
 from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.morph import Merge, Morph

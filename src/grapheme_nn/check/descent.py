@@ -12,7 +12,7 @@ from grapheme_nn.check.plot import sparkline
 from grapheme_nn.check.table import Figure, Row
 from grapheme_nn.config import ModelConfig, TrainConfig
 from grapheme_nn.data import Pair, generate
-from grapheme_nn.examples import Examples, choose_parts, labels_in
+from grapheme_nn.data.examples import Examples, choose_parts, labels_in
 from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.registry import OBJECTIVES
 from grapheme_nn.trainer import Trainer

@@ -4,7 +4,7 @@ import torch
 
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.data import Pair
-from grapheme_nn.examples import features_in, labels_in
+from grapheme_nn.data.examples import features_in, labels_in
 from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.morph import Merge
 

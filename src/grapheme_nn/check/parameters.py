@@ -11,7 +11,7 @@ from torch_geometric.data.data import BaseData
 
 from grapheme_nn.check.numerical import DEAD, RANDOM, along, compare, flat_outputs, same_bits, slope
 from grapheme_nn.data import Pair
-from grapheme_nn.examples import Examples
+from grapheme_nn.data.examples import Examples
 from grapheme_nn.model import GraphTransformNet
 
 LIMIT = 1e-4
