@@ -261,7 +261,7 @@ def certain(labels, **options):
 def test_the_structural_loss_takes_a_prediction_and_the_gradient_reaches_the_network(loss, kind):
     model = net(loss=loss, morphs=MERGED).train()
     batch = INPUTS[kind]()
-    distance = StructuralLoss()(*model(batch).as_pair(batch))
+    distance = StructuralLoss()(model(batch), batch)
     assert distance.total.shape == (batch.num_graphs,)
     assert distance.total.isfinite().all()
     distance.mean.backward()
@@ -275,15 +275,21 @@ def test_the_structural_loss_takes_a_prediction_and_the_gradient_reaches_the_net
 def test_a_prediction_that_is_certain_and_right_has_no_structural_loss_and_a_wrong_one_has(kind):
     model, batch = certain(tuple("abcdeghnpru")), INPUTS[kind]()
     predicted = model(batch)
-    right = StructuralLoss()(*predicted.as_pair(batch)).total
+    right = StructuralLoss()(predicted, batch).total
     assert right.abs().max() < 1e-3
     other = batch.clone()
     other.x = torch.full_like(batch.x, ord("r"))
-    assert (StructuralLoss()(*predicted.as_pair(other)).total > 0.1).all()
+    assert (StructuralLoss()(predicted, other).total > 0.1).all()
     if kind == "graphs":
         turned = batch.clone()
         turned.edge_index = batch.edge_index.flip(0)
-        assert (StructuralLoss()(*predicted.as_pair(turned)).total[:4] > 0.1).all()
+        assert (StructuralLoss()(predicted, turned).total[:4] > 0.1).all()
+
+
+def test_two_units_without_a_label_are_not_the_same_to_the_structural_loss():
+    predicted = certain(("a",))(texts_to_batch(["☃é"]))  # copies both
+    assert StructuralLoss()(predicted, texts_to_batch(["☃é"])).total.item() < 1e-3
+    assert StructuralLoss()(predicted, texts_to_batch(["☃q"])).total.item() > 0.1
 
 
 @pytest.mark.parametrize("loss", LOSSES)

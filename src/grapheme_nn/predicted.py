@@ -144,10 +144,22 @@ class PredictedGraph:
         return batch
 
     def as_pair(self, target: Data) -> tuple[Batch, Data]:
-        """This graph and a target as `StructuralLoss` compares them: the target's `label` is a column of `as_data`."""
-        labelled = target.clone()
-        labelled.label = self.vocabulary.labels_of(target.x) - COPY
-        return self.as_data(), labelled
+        """This graph and a target as `StructuralLoss` compares them: the target's `label` is a column of the graph's.
+
+        The columns are those of `as_data`, and one more for each unit of the target that has no label.
+        """
+        graph, labelled = self.as_data(), target.clone()
+        label = self.vocabulary.labels_of(target.x) - COPY
+        strange = torch.unique(target.x[label == 0])
+        copied = graph.label_log_prob[:, :1]
+        same = self.graph.padding.flat(self.unit)[:, None] == strange  # [slots, strange units]
+        others = torch.where(same.any(1, keepdim=True), -torch.inf, copied)
+        own = torch.where(same, copied, -torch.inf)
+        labelled.label = torch.where(
+            label == 0, graph.label_log_prob.size(1) + torch.searchsorted(strange, target.x), label
+        )
+        graph.label_log_prob = torch.cat([others, graph.label_log_prob[:, 1:], own], 1)
+        return graph, labelled
 
     def edges(self) -> tuple[Tensor, Tensor]:
         """The candidate edges between slots, int64 [2, e], and their probabilities [e]."""

@@ -36,7 +36,7 @@ class Merge(Operator):
     apart in topological order, or all pairs of a graph. In `eval()` merging is always this: hard, without chance.
 
     In training, `estimator` says how the decisions are made and where theta's gradient comes from. The truth is the
-    gradient of the *expected* loss if each pair merged by itself with probability p (`truth.expected_loss`).
+    gradient of the *expected* loss if each pair merged by itself with probability p (`check.truth.expected_loss`).
 
     - `soft`: nothing is decided. The strongest spanning forest of the candidates hangs from the first node of each
       tree, with g_i the p of the pair between node i and its parent. Node i is then in the cluster headed by its
@@ -45,11 +45,12 @@ class Merge(Operator):
       Every node heads a cluster, so the number of nodes stays, and what is no head fades to zero. An edge weighs what
       is expected over all outcomes: a chain stays a DAG, with edges that skip nodes; elsewhere outcomes may disagree on
       which of two heads comes first, and then there is a cycle, though every single outcome is a DAG.
-    - `straight_through`: hard and without chance as in `eval()`, with the gradient of `soft`, whose column j counts for
-      the cluster that j is in: so a cluster feels the members it might win or lose, and the heads it might fall into.
-    - `gumbel`: sampled decisions, with that gradient at the relaxed sample (binary concrete).
-    - `reinforce`: sampled decisions, and their `log_probability` in the result. Sample several times, hand the losses
-      to `reinforce`, and add what it returns.
+    - `straight_through` (Bengio et al., 2013): hard and without chance as in `eval()`, with the gradient of `soft`,
+      whose column j counts for the cluster that j is in: so a cluster feels the members it might win or lose, and the
+      heads it might fall into.
+    - `gumbel` (binary concrete: Jang et al., 2017): sampled decisions, with that gradient at the relaxed sample.
+    - `reinforce` (Williams, 1992): sampled decisions, and their `log_probability` in the result. Sample several times,
+      hand the losses to `reinforce`, and add what it returns.
 
     Losses: `ratio`, where a target is given: (share of nodes merged away - ratio)^2, with the gradient of the mean p.
 
