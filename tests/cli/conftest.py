@@ -1,6 +1,7 @@
 """Two tiny models, and the command as a function."""
 
 import os
+import signal
 import subprocess
 import sys
 from random import Random
@@ -37,7 +38,10 @@ def process():
 
     def start(*words, **options):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen([sys.executable, "-m", "grapheme_nn", *map(str, words)], **(pipes | options))
+        # A test run in the background ignores Ctrl-C, and what it starts would, too.
+        heeding = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+        command = [sys.executable, "-m", "grapheme_nn", *map(str, words)]
+        return subprocess.Popen(command, **(pipes | heeding | options))
 
     return start
 

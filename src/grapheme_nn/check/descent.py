@@ -72,7 +72,7 @@ def training(loss: str, morphs: tuple[str, ...]) -> Row:
     for step in range(STEPS):
         total, counted = trainer.step([[0, 1, 2]], STEP_RATE, Random(step))
         losses.append(total / max(counted, 1))
-    name = f"{loss}, {' '.join(morphs)}, as shipped"
+    name = f"as shipped, {loss}{', merging' if 'merge' in morphs else ''}"
     return _fell(name, losses, count_right(trainer.network, PAIRS), len(PAIRS))
 
 

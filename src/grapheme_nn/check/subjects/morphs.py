@@ -4,7 +4,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.check.subjects.subject import (
@@ -20,7 +20,7 @@ from grapheme_nn.check.subjects.subject import (
 )
 from grapheme_nn.check.surrogates import gated_edges, straight_through
 from grapheme_nn.check.truth import expected_loss
-from grapheme_nn.morph import LocalPool, Merge, Morph, Rewire, SoftPool, Split, reinforce
+from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, reinforce
 from grapheme_nn.morph.merge import Estimator
 from grapheme_nn.morph.similarity import pair_cosines
 
@@ -208,6 +208,7 @@ MORPHS = (
     Subject("SoftPool", "sparse, batch", lambda: of_morph(SoftPool(1, 2), LONG_CHAINS, LONG_BATCH, channels=1)),
     Subject("LocalPool", "one graph", lambda: of_morph(LocalPool(3), DAG)),
     Subject("LocalPool", "batch", lambda: of_morph(LocalPool(3, ratio=0.7), BATCH_EDGES, BATCH)),
+    Subject("Lift", "after LocalPool", lambda: of_morph(nn.Sequential(LocalPool(3), Lift(3)), BATCH_EDGES, BATCH)),
     Subject("Split", "one graph", lambda: of_morph(Split(3, 2), DAG)),
     Subject("Rewire", "in training", _rewire),
     Subject("Rewire", "eval", _rewire_eval),

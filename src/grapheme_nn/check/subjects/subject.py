@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.morph import Morph
+from grapheme_nn.morph.base import Morph, as_graph
 
 
 class Case(NamedTuple):
@@ -64,7 +64,8 @@ def of_morph(module: nn.Module, edge_index: Tensor, batch: Tensor | None = None,
     module = module.double()
 
     def fn(x: Tensor, edge_weight: Tensor, **parameters: Tensor) -> Morph:
-        morph: Morph = torch.func.functional_call(module, parameters, (x, edge_index, edge_weight, batch))
+        graph = as_graph(x, edge_index, edge_weight, batch)
+        morph: Morph = torch.func.functional_call(module, parameters, (graph,))
         return morph
 
     n = int(edge_index.max()) + 1
