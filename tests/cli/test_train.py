@@ -164,6 +164,19 @@ def test_resuming_with_other_options_is_refused(grapheme, refused, numbers, tiny
     refused(grapheme("train", numbers, *words), 1, "train without resuming")
 
 
+def test_resuming_without_a_checkpoint_does_not_replace_a_model(grapheme, refused, numbers, tiny, tmp_path, model):
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "model" / "checkpoint.safetensors").unlink(missing_ok=True)
+    before = contents(tmp_path / "model")
+    words = ["--config", tiny, "--out", tmp_path / "model", "--resume"]
+    refused(grapheme("train", numbers, *words), 1, "there is nothing to resume")
+    assert contents(tmp_path / "model") == before
+
+
+def test_all_files_of_a_model_have_the_same_permissions(model):
+    assert len({file.stat().st_mode for file in model.iterdir() if file.is_file()}) == 1
+
+
 def test_resuming_nothing_begins(grapheme, numbers, tiny, tmp_path):
     result = grapheme("train", numbers, "--config", tiny, "--out", tmp_path / "new", "--resume")
     assert result.exit_code == 0

@@ -160,8 +160,15 @@ def _check_out(out: Path, resume: bool, overwrite: bool) -> None:
     """Before hours of work: can the model be written there, and is nothing lost?"""
     if out.exists() and not out.is_dir():
         raise Unusable(f"{out} is a file: name a folder with --out")
-    if (out / "model.safetensors").exists() and not resume and not overwrite:
+    if not (out / "model.safetensors").exists() or overwrite:
+        return
+    if not resume:
         raise Unusable(f"{out} holds a model already: name another folder with --out, or give --resume or --overwrite")
+    if not (out / "checkpoint.safetensors").exists():
+        raise Unusable(
+            f"{out} holds a model but no checkpoint, so there is nothing to resume: name another folder with --out, "
+            "or give --overwrite in place of --resume"
+        )
 
 
 def _plain(value: object) -> object:
