@@ -536,3 +536,13 @@ def test_features_of_nobody_are_refused_in_a_sentence():
     del batch.feature_batch
     with pytest.raises(ValueError, match="it is not said whose features these are"):
         net(features=("V",))(batch)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_targets_are_compared_pairwise_by_ptr_or_by_batch(loss):
+    model = net(loss=loss)
+    predicted, wanted = model(texts_to_batch(["ab", "c"])), texts_to_batch(["ba", "c"])
+    plain = Data(x=wanted.x, edge_index=wanted.edge_index, batch=wanted.batch)
+    torch.testing.assert_close(model.objective(predicted, plain).value, model.objective(predicted, wanted).value)
+    with pytest.raises(ValueError, match="2 predicted graphs and 1 targets: an objective compares them pairwise"):
+        model.objective(predicted, texts_to_batch(["ba"]))

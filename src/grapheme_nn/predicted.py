@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import is_integer
+from grapheme_nn.graph import count_graphs, is_integer
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.padding import Padding
 
@@ -51,10 +51,8 @@ class Targets:
         """The graphs of a PyG batch, each one's nodes in their own order."""
         if graphs.get("x") is None or graphs.x.dim() != 1 or not is_integer(graphs.x):
             raise ValueError("x of a target must be one integer per node that says what it is, see text_to_graph")
-        pointer = graphs.get("ptr")
-        if pointer is None:
-            pointer = torch.tensor([0, graphs.num_nodes], device=graphs.x.device)
-        padding = Padding.of_counts(pointer.long().diff())
+        owner = graphs.get("batch")
+        padding = Padding.of(torch.zeros_like(graphs.x).long() if owner is None else owner.long(), count_graphs(graphs))
         unit, mask, edges = padding.dense(graphs.x.long()), padding.mask, graphs.get("edge_index")
         if edges is not None:
             edges = edges.long() if padding.index is None else padding.index[edges.long()]
@@ -164,7 +162,7 @@ class PredictedGraph:
     def edges(self) -> tuple[Tensor, Tensor]:
         """The candidate edges between slots, int64 [2, e], and their probabilities [e]."""
         if self.next_log_prob is None:
-            return self.graph.edge_index, self.graph.edge_weight
+            return self.graph.structure_edges, self.graph.structure_weights
         slots, reach = self.mask.size(1), self.next_log_prob.size(2) - 1
         number = self.graph.padding.dense(torch.arange(self.graph.num_nodes, device=self.mask.device))
         number = torch.nn.functional.pad(torch.where(self.mask, number, -1), (0, reach), value=-1)

@@ -64,7 +64,11 @@ class Objective(ABC):
 
     def __call__(self, predicted: PredictedGraph, target: Data) -> Comparison:
         """Compare with target graphs: a PyG batch with `x` int64 and `edge_index`."""
-        found = self.align(predicted, Targets.of(target))
+        targets = Targets.of(target)
+        if targets.mask.size(0) != predicted.mask.size(0):
+            counts = f"{predicted.mask.size(0)} predicted graphs and {targets.mask.size(0)} targets"
+            raise ValueError(f"there are {counts}: an objective compares them pairwise")
+        found = self.align(predicted, targets)
         # Where a slot had to become what it cannot: inf, and no gradient. What is nan stays nan.
         return Comparison(torch.where(found.value >= -NEVER / 2, torch.inf, found.value), found.plan)
 
