@@ -15,11 +15,15 @@ import grapheme_nn
 from grapheme_nn.cli import app
 from grapheme_nn.data import TASKS, Pair, Task, dates, generate, read_pairs, write_pairs
 from grapheme_nn.data.dates import SHORT_WAYS, WAYS, draw_date, parse_date
+from grapheme_nn.data.expressions import from_graph
+from grapheme_nn.data.generate import find_task
+from grapheme_nn.data.graphs import Graph
 from grapheme_nn.data.numerals import parse_roman, parse_words, to_roman, to_words
 from grapheme_nn.data.stutter import collapse
 
 LEVELS = [("arithmetic", level) for level in range(1, 8)]
-OTHERS = [(task, None) for task in TASKS if task != "arithmetic"]
+OTHERS = [(name, None) for name, task in TASKS.items() if isinstance(task, Task)]
+GRAPHS = [name for name in TASKS if find_task(name).graphs]
 
 
 @pytest.mark.parametrize(("task", "level"), OTHERS + LEVELS)
@@ -38,6 +42,81 @@ def test_what_is_generated_can_be_written_and_read(tmp_path, task, level):
     for name in ("pairs.tsv", "pairs.jsonl"):
         write_pairs(pairs, tmp_path / name)
         assert read_pairs(tmp_path / name) == pairs
+
+
+@pytest.mark.parametrize("task", GRAPHS)
+def test_graphs_differ_and_a_seed_decides_all(task):
+    pairs = generate(task, 60, 3)
+    assert len({pair.input for pair in pairs}) == len(pairs) == 60
+    assert pairs == generate(task, 60, 3)
+    assert pairs != generate(task, 60, 4)
+    assert all(isinstance(pair.input, Graph) or isinstance(pair.target, Graph) for pair in pairs)
+
+
+@pytest.mark.parametrize("task", GRAPHS)
+def test_shuffling_changes_the_order_of_nodes_and_nothing_else(task):
+    def both(side):
+        return from_graph(side) if isinstance(side, Graph) else side
+
+    pairs, shuffled = generate(task, 60, 3), generate(task, 60, 3, shuffle=True)
+    assert shuffled == generate(task, 60, 3, shuffle=True)
+    assert [tuple(map(both, pair[:2])) for pair in pairs] == [tuple(map(both, pair[:2])) for pair in shuffled]
+    for place, (plain, mixed) in enumerate(zip(pairs, shuffled, strict=True)):
+        for before, after in zip(plain[:2], mixed[:2], strict=True):
+            if isinstance(before, Graph):
+                assert sorted(before.nodes) == sorted(after.nodes), place
+                assert [target for _, target, _ in after.edges] == sorted(target for _, target, _ in after.edges)
+    assert sum(pair != other for pair, other in zip(pairs, shuffled, strict=True)) > 50
+
+
+@pytest.mark.parametrize("task", GRAPHS)
+def test_the_command_writes_graphs_and_shows_one(tmp_path, task):
+    path = tmp_path / "pairs.jsonl"
+    result = CliRunner().invoke(app, ["generate", task, "--count", "3", "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    assert re.search(r"\(\d+ nodes?\)", " ".join(result.output.split()))
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 3
+
+
+@pytest.mark.parametrize("task", GRAPHS)
+def test_graphs_are_not_written_as_tsv(tmp_path, task):
+    result = CliRunner().invoke(app, ["generate", task, "-o", str(tmp_path / "pairs.tsv")])
+    assert result.exit_code == 2
+    assert "which a TSV cannot hold" in " ".join(result.output.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_sizes_are_given_to_the_command(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    result = CliRunner().invoke(
+        app, ["generate", "derivative", "--depth", "5", "--count", "2", "--shuffle", "-o", str(path)]
+    )
+    assert result.exit_code == 0, result.output
+    (pair, _) = generate("derivative", 2, 0, depth=5, shuffle=True)
+    assert f"({len(pair.input.nodes)} nodes)" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "sentence"),
+    [
+        ("dates", {"depth": 2}, "dates has no depths, but depth 2 was asked for"),
+        ("arithmetic", {"length": 2}, "arithmetic has no lengths, but length 2 was asked for"),
+        ("derivative", {"length": 20}, "derivative has no lengths, but length 20 was asked for"),
+        ("derivative", {"level": 1}, "derivative has no levels, but level 1 was asked for"),
+        ("derivative", {"depth": 9}, "derivative has depths 1 to 8, but depth 9 was asked for"),
+        ("derivative", {"depth": 0}, "derivative has depths 1 to 8, but depth 0 was asked for"),
+        ("roman", {"shuffle": True}, "roman has no graphs whose nodes could be shuffled"),
+    ],
+)
+def test_options_that_do_not_fit_are_met_by_one_sentence(task, options, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        generate(task, 1, 0, **options)
+
+
+def test_the_smallest_expressions_are_counted_exactly():
+    assert len(generate("derivative", 60, 0, depth=1)) == 60
+    with pytest.raises(ValueError, match="derivative depth 1 gives 1 to 60 different pairs, but 61 were asked for"):
+        generate("derivative", 61, 0, depth=1)
 
 
 def test_arithmetic_without_a_level_is_level_1():
@@ -68,7 +147,7 @@ def test_a_task_is_added_in_one_place(monkeypatch, tmp_path):
     def draw(random, count):
         return [Pair(f"{number}!", str(number)) for number in random.sample(range(50), count)]
 
-    monkeypatch.setitem(TASKS, "louder", (Task(50, draw),))
+    monkeypatch.setitem(TASKS, "louder", Task(50, draw))
     assert len(set(generate("louder", 50, 0))) == 50
     with pytest.raises(ValueError, match="louder gives 1 to 50 different pairs, but 51 were"):
         generate("louder", 51, 0)

@@ -8,6 +8,16 @@ import typer
 from grapheme_nn.cli.sentences import WrongUse, say
 from grapheme_nn.data import TASKS, write_pairs
 from grapheme_nn.data import generate as generate_pairs
+from grapheme_nn.data.expressions import to_prefix
+from grapheme_nn.data.generate import Family, find_task
+from grapheme_nn.data.graphs import Graph
+
+DEPTHS, LENGTHS = (
+    ", ".join(
+        f"{name} ({task.default})" for name, task in TASKS.items() if isinstance(task, Family) and task.option == kind
+    )
+    for kind in ("depth", "length")
+)
 
 
 def generate(
@@ -19,6 +29,9 @@ def generate(
     count: Annotated[int, typer.Option(min=1, help="How many pairs, all with different inputs.")] = 10_000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same pairs.")] = 0,
     level: Annotated[int | None, typer.Option(help="Of arithmetic: 1 (sums) to 7 (equations).")] = None,
+    depth: Annotated[int | None, typer.Option(help=f"Of {DEPTHS}: edges on the longest path.")] = None,
+    length: Annotated[int | None, typer.Option(help=f"Of {LENGTHS}: characters at most.")] = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Put the nodes of graphs in any order.")] = False,
 ) -> None:
     """Write pairs of a built-in task, their answers computed and verified.
 
@@ -27,8 +40,17 @@ def generate(
     if out.suffix not in (".tsv", ".jsonl"):
         raise WrongUse(f"--out {out}: the name must end in .tsv or .jsonl, which says how to write")
     try:
-        pairs = generate_pairs(task, count, seed, level)
+        if find_task(task, level=level, depth=depth, length=length).graphs and out.suffix == ".tsv":
+            raise WrongUse(f"--out {out}: {task} has graphs, which a TSV cannot hold: give a name that ends in .jsonl")
+        pairs = generate_pairs(task, count, seed, level, depth=depth, length=length, shuffle=shuffle)
     except ValueError as error:
         raise WrongUse(str(error)) from None
     write_pairs(pairs, out)
-    say(f"{len(pairs):,} pairs of {task} are in {out}, such as {pairs[0].input!r} -> {pairs[0].target!r}")
+    say(f"{len(pairs):,} pairs of {task} are in {out}, such as {_shown(pairs[0].input)} -> {_shown(pairs[0].target)}")
+
+
+def _shown(side: str | Graph) -> str:
+    """A text in quotes, or a graph in Polish notation with its number of nodes."""
+    if isinstance(side, str):
+        return repr(side)
+    return f"{to_prefix(side)} ({len(side.nodes)} node{'s' * (len(side.nodes) > 1)})"

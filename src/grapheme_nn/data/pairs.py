@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
 from grapheme_nn.data.features import split_features
+from grapheme_nn.data.graphs import Graph
 
 Kind = Literal["TSV", "JSONL pairs", "JSONL curriculum"]
 Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
@@ -38,8 +39,8 @@ class DataError(ValueError):
 class Pair(NamedTuple):
     """A text and what it shall become."""
 
-    input: str
-    target: str
+    input: str | Graph
+    target: str | Graph
     features: tuple[str, ...] = ()  # units as `split_features` makes them
 
 
