@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Literal, NamedTuple, TypeAlias
 
-from grapheme_nn.data import arithmetic, dates, derivative, infix, stutter
+from grapheme_nn.data import arithmetic, dates, derivative, infix, simplify, stutter
 from grapheme_nn.data.expressions import permute
 from grapheme_nn.data.graphs import Graph
 from grapheme_nn.data.numerals import parse_roman, parse_words, to_roman, to_words
@@ -166,6 +166,8 @@ TASKS: dict[str, Task | Family] = {
     "qa": Task(len(QUESTIONS), lambda random, count: random.sample(QUESTIONS, count)),
     # an expression in x, a DAG -> its derivative by local rules, a DAG; see `derivative.py`
     "derivative": Family("depth", 3, range(1, 9), _graphs(derivative.most, derivative.draw_derivative)),
+    # an expression with neutral elements, zeros, double negations, a DAG -> without; see `simplify.py`
+    "simplify": Family("depth", 3, range(1, 9), _graphs(simplify.most, simplify.draw_simplify)),
     # infix text -> its tree, nodes in the order of their characters; see `infix.py`
     "parse": Family("length", 20, range(5, 101), _graphs(infix.most, infix.draw_parse)),
     # a tree, operands first -> its infix text with the fewest brackets
