@@ -20,10 +20,10 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
     "*": operator.mul,
     "neg": operator.neg,
 }
-VARIABLES, DIGITS = "xyz", "0123456789"
+VARIABLES, DIGITS = tuple("xyz"), tuple("0123456789")
 GRAMMAR = Grammar(
     # Zeros and ones often, so that rules fit often, and fit again what others have left.
-    leaves=tuple(VARIABLES * 6 + DIGITS * 1 + "0" * 8 + "1" * 5),
+    leaves=VARIABLES * 6 + DIGITS + ("0",) * 8 + ("1",) * 5,
     operators=(("+", 2), ("-", 2), ("*", 2)) * 2 + (("neg", 1),) * 3,
     stop=0.15,
 )
