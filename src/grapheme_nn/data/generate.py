@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Literal, NamedTuple, TypeAlias
 
-from grapheme_nn.data import arithmetic, dates, derivative, infix, simplify, stutter
+from grapheme_nn.data import arithmetic, dates, derivative, infix, normalise, simplify, stutter
 from grapheme_nn.data.expressions import permute
 from grapheme_nn.data.graphs import Graph
 from grapheme_nn.data.numerals import parse_roman, parse_words, to_roman, to_words
@@ -172,4 +172,6 @@ TASKS: dict[str, Task | Family] = {
     "parse": Family("length", 20, range(5, 101), _graphs(infix.most, infix.draw_parse)),
     # a tree, operands first -> its infix text with the fewest brackets
     "unparse": Family("length", 20, range(5, 101), _graphs(infix.most, infix.draw_unparse)),
+    # a condition in Python, its tree -> its normal form, chains and negations resolved; see `normalise.py`
+    "normalise": Family("depth", 3, range(1, 9), _graphs(normalise.most, normalise.draw_normalise)),
 }
