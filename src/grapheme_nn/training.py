@@ -73,7 +73,7 @@ def train(
     started = perf_counter() - run.total_seconds
     while run.epoch < settings.epochs and not _enough(run, settings):
         steps = trainer.steps(run.epoch)
-        while run.step < len(steps) and not _time_is_up(run, settings):
+        while run.step < len(steps) and _time_used(run, settings) < 1:
             begun = perf_counter()
             rate = _learning_rate(run, settings, settings.epochs * len(steps))
             random = Random(f"{config.seed} {run.epoch} {run.step}")
@@ -135,17 +135,17 @@ def _enough(run: Run, config: Resolved) -> bool:
     """Whether another epoch would be wasted, or is not allowed."""
     # Before anything is right, the exact match cannot tell whether something is being learned.
     impatient = 0 < config.patience <= run.epoch - run.gained and run.best > 0
-    return impatient or run.perfect >= PERFECT_EPOCHS or _time_is_up(run, config)
+    return impatient or run.perfect >= PERFECT_EPOCHS or _time_used(run, config) >= 1
 
 
-def _time_is_up(run: Run, config: TrainConfig) -> bool:
-    return config.time_limit is not None and run.total_seconds >= 60 * config.time_limit
+def _time_used(run: Run, config: TrainConfig) -> float:
+    """The share of the time limit; 0 without any."""
+    return 0.0 if config.time_limit is None else run.total_seconds / (60 * config.time_limit)
 
 
 def _done(run: Run, config: TrainConfig, steps: int) -> float:
     """The share of the run that is done, by steps or by time, whichever says more."""
-    by_time = 0.0 if config.time_limit is None else run.total_seconds / (60 * config.time_limit)
-    return min(max(run.total_steps / steps, by_time), 1.0)
+    return min(max(run.total_steps / steps, _time_used(run, config)), 1.0)
 
 
 def _learning_rate(run: Run, config: TrainConfig, steps: int) -> float:

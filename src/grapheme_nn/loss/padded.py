@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch_geometric.data import Batch, Data
 
-from grapheme_nn.graph import is_chain
+from grapheme_nn.assignment import Assignment
+from grapheme_nn.graph import is_chain, same_device
 from grapheme_nn.padding import Padding
 
 
@@ -18,44 +19,37 @@ class Edges:
     """The weighted, directed edges of B padded graphs of n nodes, as an adjacency A [B, n, n] that is never formed.
 
     Where all edges lead from a node to the next, as in text, `chain` [B, n - 1] is the weight of the edge that leaves
-    each node, and what follows takes slices; else it goes over `source`, `target` (both b n + i) and `weight`, all [e].
+    each node, and what follows takes slices; else it goes over the entries of `matrix`, from b n + i to b n + j.
     """
 
     shape: tuple[int, int]  # B, n
-    source: Tensor
-    target: Tensor
-    weight: Tensor
+    matrix: Assignment
     chain: Tensor | None
 
     def successors(self, values: Tensor) -> Tensor:
         """A @ values: per node, the weighted sum over the nodes its edges lead to. [B, n, c] to [B, n, c]."""
         if self.chain is not None:
             return pad(self.chain[:, :, None] * values[:, 1:], (0, 0, 0, 1))
-        return self._collect(self.source, self.target, values)
+        return self.matrix.lift(values.flatten(0, 1)).view_as(values)
 
     def predecessors(self, values: Tensor) -> Tensor:
         """A^T @ values: per node, the weighted sum over the nodes whose edges lead to it. [B, n, c] to [B, n, c]."""
         if self.chain is not None:
             return pad(self.chain[:, :, None] * values[:, :-1], (0, 0, 1, 0))
-        return self._collect(self.target, self.source, values)
+        return self.matrix.reduce(values.flatten(0, 1)).view_as(values)
 
     def inner(self, at_source: Tensor, at_target: Tensor) -> Tensor:
         """Per edge, the inner product of a row [B, n, c] at its source and a row at its target: [e], or [B, n - 1]."""
         if self.chain is not None:
             return (at_source[:, :-1] * at_target[:, 1:]).sum(2)
-        return (at_source.flatten(0, 1)[self.source] * at_target.flatten(0, 1)[self.target]).sum(1)
+        return (at_source.flatten(0, 1)[self.matrix.source] * at_target.flatten(0, 1)[self.matrix.target]).sum(1)
 
     def total(self, per_edge: Tensor) -> Tensor:
         """The weighted sum of a value per edge, as `inner` gives it, over the edges of each graph: [B]."""
         if self.chain is not None:
             return (self.chain * per_edge).sum(1)
-        graph = self.source // max(self.shape[1], 1)
-        return per_edge.new_zeros(self.shape[0]).index_add(0, graph, self.weight * per_edge)
-
-    def _collect(self, to: Tensor, of: Tensor, values: Tensor) -> Tensor:
-        flat = values.flatten(0, 1)
-        moved = flat[of] * self.weight[:, None]
-        return torch.zeros_like(flat).index_add(0, to, moved).view_as(values)
+        graph = self.matrix.source // max(self.shape[1], 1)
+        return per_edge.new_zeros(self.shape[0]).index_add(0, graph, self.matrix.weight * per_edge)
 
 
 class Padded(NamedTuple):
@@ -83,11 +77,9 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
     known = [target.label.long()] if soft else [predicted.x.long(), target.x.long()]
     count = predicted.label_log_prob.size(0) if soft else known[0].size(0)
     sizes = _sizes(predicted, count), _sizes(target, known[-1].size(0))
-    graphs = [part.numel() for part in sizes]
-    if graphs[0] != graphs[1]:
-        raise ValueError(
-            f"there are {graphs[0]} predicted graphs and {graphs[1]} targets: a loss compares them pairwise"
-        )
+    if len(sizes[0]) != len(sizes[1]):
+        counts = f"{len(sizes[0])} predicted graphs and {len(sizes[1])} targets"
+        raise ValueError(f"there are {counts}: a loss compares them pairwise")
     # The widest of the floats given, at least single precision: a plan is no place for less.
     fields = ("edge_weight", "activation", "label_log_prob", "existence")
     given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
@@ -133,18 +125,20 @@ def _pad(graph: Data, side: str, sizes: Tensor, ends: list[int], dtype: torch.dt
         _check_values(side, graph)
     padding = Padding.of_counts(sizes)
     (graphs, nodes), index, dense = padding.mask.shape, padding.index, padding.dense
-    source, target = graph.edge_index.long() if index is None else index[graph.edge_index.long()]
+    rows = graphs * nodes
+    edge_index = graph.edge_index.long().contiguous()
+    source, target = edge_index if index is None else index[edge_index]
     ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=sizes.device)
     weight = graph.edge_weight.to(dtype) if "edge_weight" in graph else ones[: source.size(0)]
     chain = None
     if nodes and is_chain(graph.edge_index):
-        chain = weight.new_zeros(graphs * nodes).index_add(0, source, weight).view(graphs, nodes)[:, :-1]
+        chain = weight.new_zeros(rows).index_add(0, source, weight).view(graphs, nodes)[:, :-1]
     return Padded(
         existence=dense(graph.existence.to(dtype) if "existence" in graph else ones[:count]),
         identity=None if identity is None else dense(identity),
         probability=dense(graph.label_log_prob.to(dtype).exp()) if identity is None else None,
         activation=dense(graph.activation.to(dtype)) if "activation" in graph else None,
-        edges=Edges((graphs, nodes), source, target, weight, chain),
+        edges=Edges((graphs, nodes), Assignment.unchecked(source, target, weight, rows, rows), chain),
     )
 
 
@@ -173,15 +167,12 @@ def _check_fields(side: str, graph: Any, needed: str, *, like: Data) -> None:
     for field, shape in shapes.items():
         if not isinstance(graph.get(field), Tensor):
             continue
-        if graph[field].device != like.edge_index.device:
-            raise ValueError(
-                f"{field} of the {side} graph is on {graph[field].device}, but edge_index of the predicted one "
-                f"is on {like.edge_index.device}: move one of them"
-            )
+        name = f"{field} of the {side} graph"
+        same_device(name, graph[field], "edge_index of the predicted one", like.edge_index)
         given = list(graph[field].shape)
         if len(given) != len(shape) or shape[0] not in ("_", given[0]):
             wanted = ", ".join(map(str, shape))
-            raise ValueError(f"{field} of the {side} graph must have shape [{wanted}], but has {given}")
+            raise ValueError(f"{name} must have shape [{wanted}], but has {given}")
 
 
 def _check_values(side: str, graph: Data) -> None:
