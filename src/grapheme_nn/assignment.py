@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 from torch_geometric.utils import scatter
 
-from grapheme_nn.graph import check_weights, is_integer, same_device
+from grapheme_nn.graph import check_edges, check_weights, is_integer, same_device
 from grapheme_nn.sparse import Grouping, row_products, summed
 
 # So many edges at a time become those of a soft assignment: what they grow into stays in the processor's cache.
@@ -193,11 +193,9 @@ class Assignment(Lazy):
         if edge_weight is None:
             dtype = torch.get_default_dtype() if self.membership is None and self.has_clusters else belonging.dtype
             edge_weight = torch.ones(edge_index.size(-1), dtype=dtype, device=edge_index.device)
-        if edge_index.dim() != 2 or edge_index.size(0) != 2:
-            raise ValueError(f"edge_index must have shape [2, e], but has {list(edge_index.shape)}")
         same_device("edge_index", edge_index, "the assignment", self.weight)
+        check_edges(edge_index, self.num_sources)
         check_weights(edge_index, edge_weight)
-        _indices("edge_index", edge_index, "nodes", self.num_sources)
         edge_index = edge_index.long()
         if self.has_clusters:
             cluster = self.clusters()

@@ -117,18 +117,18 @@ def train(
 
 def _begin(trainer: Trainer, out: Path, resume: bool) -> Run:
     """The run to continue, or a new one in a folder without traces of others."""
-    metrics = out / METRICS
+    metrics, run, lines = out / METRICS, Run(), []
     if resume and (out / FILE).is_file():
         state = load_checkpoint(out, trainer.network, trainer.average, trainer.optimizer)
         if state["config"] != trainer.identity:
             raise ModelError(f"the checkpoint in {out} was made with other pairs or options: train without resuming")
         run = Run(**state["run"])
-        lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True) if metrics.is_file() else []
-        metrics.write_text("".join(lines[: run.epoch]), encoding="utf-8")
-        return run
-    (out / FILE).unlink(missing_ok=True)
-    metrics.write_text("", encoding="utf-8")
-    return Run()
+        if metrics.is_file():
+            lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+    else:
+        (out / FILE).unlink(missing_ok=True)
+    metrics.write_text("".join(lines[: run.epoch]), encoding="utf-8")
+    return run
 
 
 def _enough(run: Run, config: Resolved) -> bool:

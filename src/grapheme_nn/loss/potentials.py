@@ -62,9 +62,8 @@ def alternating_sinkhorn(
     `dustbin`, the potentials of the last row and of the last column are held at 0.
     Shapes: costs [B, n, m], source [B, n], target and start [B, m]; returns [B, n], [B, m].
     """
-    schedule: Schedule = [(ROWS, PLAIN), (COLUMNS, PLAIN)] * iterations
-    starts = source, start  # that of the rows is not read
-    return _Sinkhorn.apply(*costs, source, target, schedule, dustbin, *starts)  # type: ignore[no-any-return,no-untyped-call]
+    schedule: Schedule = [(ROWS, PLAIN), (COLUMNS, PLAIN)] * iterations  # the start of the rows is not read
+    return _Sinkhorn.apply(*costs, source, target, schedule, dustbin, source, start)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def averaged_sinkhorn(

@@ -71,10 +71,8 @@ def rooted(pairs: Pairs, num_nodes: int) -> tuple[Integers, Integers]:
     tree = _components(pairs, num_nodes, "weak")
     root = np.unique(tree, return_index=True)[1]
     # One more node above all roots makes one tree of them, so that one search finds all parents.
-    above = np.stack([np.full_like(root, num_nodes), root])
-    ends = np.concatenate([pairs, above], axis=1)
-    label = np.concatenate([np.arange(pairs.shape[1]), np.full(root.size, -1)]) + 2
-    matrix = coo_array((label, tuple(ends)), shape=(num_nodes + 1, num_nodes + 1)).tocsr()
+    ends = np.concatenate([pairs, np.stack([np.full_like(root, num_nodes), root])], axis=1)
+    matrix = coo_array((np.ones(ends.shape[1]), tuple(ends)), shape=(num_nodes + 1, num_nodes + 1)).tocsr()
     _, parent = breadth_first_order(matrix, num_nodes, directed=False, return_predecessors=True)
     parent = parent[:num_nodes].astype(np.int64)
     pair = np.full(num_nodes, -1)

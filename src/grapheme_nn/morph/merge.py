@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
-from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.graph import is_chain, levels
@@ -164,8 +163,7 @@ class Merge(Operator):
     def log_probability(self, graph: Morph, logit: Tensor, accepted: Tensor, pairs: Tensor) -> Tensor:
         """Log of the probability of these decisions, [graphs]."""
         log_p = logsigmoid(torch.where(accepted, logit, -logit))
-        total: Tensor = scatter(log_p, graph.owner[pairs[0]], dim_size=graph.num_graphs)
-        return total
+        return log_p.new_zeros(graph.num_graphs).index_add(0, graph.owner[pairs[0]], log_p)
 
     def morph(
         self, graph: Morph, plan: Plan, logit: Tensor, relaxed: Tensor | None = None, sampled: Tensor | None = None

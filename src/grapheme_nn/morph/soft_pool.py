@@ -70,11 +70,9 @@ class SoftPool(Operator):
 
 def _off_diagonal(matrices: Tensor) -> Tensor:
     """All entries off the diagonal, row by row: [graphs, k, k] to [graphs k (k - 1)]."""
-    k = matrices.size(1)
-    if k == 1:
-        return matrices.flatten()[:0]
+    graphs, k, _ = matrices.shape
     # Without its first entry, a k x k matrix read in rows of k + 1 has the diagonal as its last column.
-    return matrices.reshape(-1, k * k)[:, 1:].reshape(-1, k - 1, k + 1)[:, :, :-1].flatten()
+    return matrices.flatten(1)[:, 1:].reshape(graphs, k - 1, k + 1)[:, :, :-1].flatten()
 
 
 @dataclass(frozen=True)
