@@ -1,7 +1,7 @@
 """The assignment: which nodes of a graph became which nodes of the next, as a sparse matrix S."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any, Self, TypeAlias
@@ -63,8 +63,11 @@ class Assignment(Lazy):
     num_sources: int  # n
     num_targets: int  # k
     membership: Tensor | None = None  # float [nnz]: M at that place; None where it follows from S
+    checked: InitVar[bool] = field(default=True, kw_only=True)  # False: known to be right, no wait for a device
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, checked: bool) -> None:
+        if not checked:
+            return
         if self.num_sources < 0 or self.num_targets < 0:
             raise ValueError(f"an assignment of {self.num_sources} sources to {self.num_targets} targets cannot be")
         shape = self.weight.shape
@@ -83,28 +86,12 @@ class Assignment(Lazy):
         self.__dict__.update(source=self.source.long(), target=self.target.long())  # other integers are fine, too
 
     @classmethod
-    def unchecked(
-        cls,
-        source: Tensor,
-        target: Tensor,
-        weight: Tensor,
-        num_sources: int,
-        num_targets: int,
-        membership: Tensor | None = None,
-    ) -> Self:
-        """As the constructor, for values known to be right: nothing is checked, so nothing waits for the device."""
-        assignment = object.__new__(cls)
-        assignment.__dict__.update(source=source, target=target, weight=weight, membership=membership)
-        assignment.__dict__.update(num_sources=num_sources, num_targets=num_targets)
-        return assignment
-
-    @classmethod
     def lazy(
         cls, make: Callable[[], Entries], num_sources: int, num_targets: int, membership: Tensor | None = None
     ) -> Self:
-        """As `unchecked`; `make` is called for source, target and weight when one of them is first asked for."""
-        assignment = object.__new__(cls)
-        assignment.__dict__.update(num_sources=num_sources, num_targets=num_targets, membership=membership)
+        """Not checked; `make` is called for source, target and weight when one of them is first asked for."""
+        nothing = torch.empty(0)
+        assignment = cls(nothing, nothing, nothing, num_sources, num_targets, membership, checked=False)
         return assignment.later(("source", "target", "weight"), make)
 
     @classmethod
@@ -137,7 +124,8 @@ class Assignment(Lazy):
         """Hard, each target the mean of its sources."""
         size = torch.zeros(num_targets, dtype=torch.long, device=target.device)
         size = size.scatter_add_(0, target, torch.ones_like(target))
-        return cls.unchecked(source, target, size.to(_exact(size))[target].reciprocal(), num_sources, num_targets)
+        weight = size.to(_exact(size))[target].reciprocal()
+        return cls(source, target, weight, num_sources, num_targets, checked=False)
 
     @classmethod
     def from_dense(cls, matrix: Tensor) -> Self:
@@ -228,7 +216,7 @@ class Assignment(Lazy):
         row, column, terms = following._product(self.source, self.target, left, right)
         n, k = self.num_sources, following.num_targets
         (source, target), value = summed(torch.stack([row, column]), terms, max(n, k))
-        return Assignment.unchecked(source, target, value[:, 0], n, k, None if by_pattern else value[:, 1])
+        return Assignment(source, target, value[:, 0], n, k, None if by_pattern else value[:, 1], checked=False)
 
     def harden(self) -> "Assignment":
         """Each source to the one target it belongs to most (the first of equals); a target is the mean of its sources.
@@ -263,7 +251,7 @@ class Assignment(Lazy):
     def to(self, device: torch.device | str) -> "Assignment":
         """The same assignment on another device."""
         moved = {name: tensor.to(device) for name, tensor in self._tensors().items()}
-        return Assignment.unchecked(**moved, num_sources=self.num_sources, num_targets=self.num_targets)
+        return Assignment(**moved, num_sources=self.num_sources, num_targets=self.num_targets, checked=False)
 
     def __repr__(self) -> str:
         kind = "hard" if self.is_hard else "soft"

@@ -138,7 +138,7 @@ def _pad(graph: Data, side: str, sizes: Tensor, ends: list[int], dtype: torch.dt
         identity=None if identity is None else dense(identity),
         probability=dense(graph.label_log_prob.to(dtype).exp()) if identity is None else None,
         activation=dense(graph.activation.to(dtype)) if "activation" in graph else None,
-        edges=Edges((graphs, nodes), Assignment.unchecked(source, target, weight, rows, rows), chain),
+        edges=Edges((graphs, nodes), Assignment(source, target, weight, rows, rows, checked=False), chain),
     )
 
 

@@ -184,7 +184,7 @@ class Merge(Operator):
             # A cluster is there; it would be there less if its heads were likelier to fall into others.
             heads = entries.is_head - entries.is_head.detach()
             own["existence"] = self._existence(graph, assignment, heads.new_ones(k).index_add(0, plan.cluster, heads))
-            assignment = Assignment.unchecked(assignment.source, plan.cluster, weight, n, k)
+            assignment = Assignment(assignment.source, plan.cluster, weight, n, k, checked=False)
         owner = torch.empty_like(graph.owner[:k]).scatter_(0, plan.cluster, graph.owner)
         if graph.order is not None:
             carried, _ = assignment.connect(graph.structure_edges)
@@ -194,7 +194,7 @@ class Merge(Operator):
 
     def _soft_morph(self, graph: Morph, plan: Plan, logit: Tensor) -> Morph:
         n, entries = graph.num_nodes, memberships(plan, logit, self.reach)
-        assignment = Assignment.unchecked(entries.source, entries.head, entries.soft, n, n, entries.member)
+        assignment = Assignment(entries.source, entries.head, entries.soft, n, n, entries.member, checked=False)
         edges, weights = expected_edges(graph.edge_index, graph.edge_weight, plan, entries, self.reach)
         losses = self._losses(logit, n, int(plan.cluster.max()) + 1 if n else 0)
         existence = self._existence(graph, assignment, entries.is_head)

@@ -50,4 +50,4 @@ class _PairCosines(torch.autograd.Function):
         # dL/dx = W x with a sparse W: an assignment whose S^T it is.
         node = torch.arange(n, device=x.device)
         sources, targets = torch.cat([near, far, node]), torch.cat([far, near, node])
-        return Assignment.unchecked(sources, targets, torch.cat([weight, weight, turned]), n, n).reduce(x), None
+        return Assignment(sources, targets, torch.cat([weight, weight, turned]), n, n, checked=False).reduce(x), None

@@ -147,7 +147,7 @@ class _Graphs:
         entry = torch.empty_like(order).scatter_(0, order, changes.cumsum(0) - 1)
         # As many places as edges, so that the host need not know how many entries there are.
         total = torch.zeros_like(edge_weight).index_add_(0, entry, edge_weight)
-        return Assignment.unchecked(far, near, edge_weight, n, n), total[entry]
+        return Assignment(far, near, edge_weight, n, n, checked=False), total[entry]
 
     def times(self, adjacency: "Tensor | Assignment", value: Tensor, *, transposed: bool = False) -> Tensor:
         """A V, or A^T V, [N, v]."""
