@@ -35,8 +35,7 @@ class Lazy:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         names, make = self.__dict__["_later"][name]
         self.__dict__.update(zip(names, make(), strict=True))
-        made: Tensor = self.__dict__[name]
-        return made
+        return self.__dict__[name]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,14 +125,6 @@ class Assignment(Lazy):
         size = size.scatter_add_(0, target, torch.ones_like(target))
         weight = size.to(_exact(size))[target].reciprocal()
         return cls(source, target, weight, num_sources, num_targets, checked=False)
-
-    @classmethod
-    def from_dense(cls, matrix: Tensor) -> Self:
-        """The entries of S [n, k] that are not zero. Differentiable."""
-        if matrix.dim() != 2:
-            raise ValueError(f"S must have shape [n, k], but has {list(matrix.shape)}")
-        source, target = (matrix != 0).nonzero(as_tuple=True)
-        return cls(source, target, matrix[source, target], *matrix.shape)
 
     def dense(self) -> Tensor:
         """S as a tensor [n, k]."""
@@ -343,9 +334,7 @@ def _exact(like: Tensor) -> torch.dtype:
 def _indices(name: str, index: Tensor, what: str, limit: int) -> None:
     if not is_integer(index):
         raise TypeError(f"{name} must be integers, but is {index.dtype}")
-    if not index.numel():
-        return
-    low, high = (int(end) for end in index.aminmax())
+    low, high = map(int, index.aminmax()) if index.numel() else (0, -1)
     if low < 0 or high >= limit:
         wrong = low if low < 0 else high
         raise ValueError(f"{name} refers to number {wrong}, but there are {limit} {what}, from 0 on")

@@ -54,7 +54,6 @@ def load_checkpoint(
         moments[int(number)][key] = tensor
     optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
     torch.set_rng_state(parts["random"]["cpu"])
-    for device in range(torch.cuda.device_count()):
-        if f"cuda{device}" in parts["random"]:
-            torch.cuda.set_rng_state(parts["random"][f"cuda{device}"], device)
+    for device in range(min(torch.cuda.device_count(), len(parts["random"]) - 1)):
+        torch.cuda.set_rng_state(parts["random"][f"cuda{device}"], device)
     return state

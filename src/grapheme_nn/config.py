@@ -34,10 +34,9 @@ class Shape:
         for name in ("input_unit", "target_unit"):
             if getattr(self, name) not in UNITS:
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(UNITS)}")
-        for registry, names in ((OBJECTIVES, (self.loss,)), (MORPHS, self.morphs)):
-            for name in names:
-                if name not in registry:
-                    registry.__missing__(name)
+        for registry, name in ((OBJECTIVES, self.loss), *((MORPHS, morph) for morph in self.morphs)):
+            if name not in registry:
+                registry.__missing__(name)
         if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), but is {self.dropout!r}")
 

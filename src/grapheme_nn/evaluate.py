@@ -87,11 +87,9 @@ def align(predicted: Sequence[str], target: Sequence[str]) -> list[tuple[str | N
     Of several such ways it is always the same one, that of rapidfuzz: what both begin and end with is paired, and
     "ab" becomes "ba" by inserting and deleting a b, not by replacing both letters.
     """
-    pairs: list[tuple[str | None, str | None]] = []
-    for step in Levenshtein.opcodes(*_numbered(predicted, target)):
-        here, there = predicted[step.src_start : step.src_end], target[step.dest_start : step.dest_end]
-        pairs += zip_longest(here, there)
-    return pairs
+    steps = Levenshtein.opcodes(*_numbered(predicted, target))
+    parts = ((predicted[step.src_start : step.src_end], target[step.dest_start : step.dest_end]) for step in steps)
+    return [pair for here, there in parts for pair in zip_longest(here, there)]
 
 
 def _numbered(*texts: Sequence[str]) -> list[list[int]]:

@@ -39,7 +39,6 @@ class TrainResult:
     best_epoch: int
     epochs: int  # that were run
     seconds: float
-    examples_per_second: float  # of training alone
     parts: int
     not_covered: int  # pairs whose target is too long for the slots: they taught nothing
     parameters: int
@@ -107,7 +106,6 @@ def train(
         best_epoch=run.best_epoch,
         epochs=run.epoch,
         seconds=run.total_seconds,
-        examples_per_second=run.examples / max(run.seconds, 1e-9),
         parts=settings.parts,
         not_covered=trainer.not_covered,
         parameters=sum(parameter.numel() for parameter in trainer.network.parameters()),

@@ -51,8 +51,7 @@ def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, second
         timeout=None if small else seconds,
     )
     value = upper if found is None else min(upper, found)
-    if small:
-        lower = value
+    lower = value if small else lower
     return EditDistance(float(value), float(lower), value == lower)
 
 

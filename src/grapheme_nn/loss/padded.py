@@ -44,6 +44,25 @@ class Edges:
             return (at_source[:, :-1] * at_target[:, 1:]).sum(2)
         return (at_source.flatten(0, 1)[self.matrix.source] * at_target.flatten(0, 1)[self.matrix.target]).sum(1)
 
+    def overlap(self, other: "Edges", plan: Tensor) -> tuple[Tensor, Tensor]:
+        """How much each edge overlaps with edges of `other` under a plan of the nodes, and each of other's with these.
+
+            o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']
+
+        Shapes: plan [B, n + 1, m + 1], the void last; returns as `inner` does.
+        """
+        if self.chain is not None and other.chain is not None:
+            # Sums over P[i, k] P[i + 1, k + 1], m + 2 entries on. In one piece, as the adjoint of each slice fills a
+            # plan of its own; in the last two columns k + 1 is the void, or in the next row: there other weighs 0.
+            (batch, rows, columns), flat = plan.shape, plan.flatten(1)
+            size = (rows - 2) * columns
+            both = (flat[:, :size] * flat[:, columns + 1 : columns + 1 + size]).view(batch, rows - 2, columns)
+            on_self = torch.bmm(self.chain[:, None, :], both)[:, 0, :-2]
+            return torch.bmm(pad(other.chain, (0, 2))[:, None, :], both.mT)[:, 0], on_self
+        plan = plan[:, :-1, :-1]
+        back = plan.mT
+        return self.inner(plan, other.successors(back).mT), other.inner(back, self.successors(plan).mT)
+
     def total(self, per_edge: Tensor) -> Tensor:
         """The weighted sum of a value per edge, as `inner` gives it, over the edges of each graph: [B]."""
         if self.chain is not None:
@@ -75,11 +94,6 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
     if ("activation" in predicted) != ("activation" in target):
         raise ValueError("only one of the two graphs has activations: give both, or neither")
     known = [target.label.long()] if soft else [predicted.x.long(), target.x.long()]
-    count = predicted.label_log_prob.size(0) if soft else known[0].size(0)
-    sizes = _sizes(predicted, count), _sizes(target, known[-1].size(0))
-    if len(sizes[0]) != len(sizes[1]):
-        counts = f"{len(sizes[0])} predicted graphs and {len(sizes[1])} targets"
-        raise ValueError(f"there are {counts}: a loss compares them pairwise")
     # The widest of the floats given, at least single precision: a plan is no place for less.
     fields = ("edge_weight", "activation", "label_log_prob", "existence")
     given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
@@ -97,10 +111,12 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
             f"labels of the target range from {least} to {most}, but label_log_prob has "
             f"{predicted.label_log_prob.size(1)} columns"
         )
-    return (
-        _pad(predicted, "predicted", sizes[0], table[0:2], dtype, None if soft else known[0]),
-        _pad(target, "target", sizes[1], table[2:4], dtype, known[-1]),
-    )
+    x = _pad(predicted, "predicted", table[0:2], dtype, None if soft else known[0])
+    y = _pad(target, "target", table[2:4], dtype, known[-1])
+    if len(x.existence) != len(y.existence):
+        counts = f"{len(x.existence)} predicted graphs and {len(y.existence)} targets"
+        raise ValueError(f"there are {counts}: a loss compares them pairwise")
+    return x, y
 
 
 def check_edge_index(side: str, graph: Data) -> None:
@@ -114,21 +130,21 @@ def check_edge_index(side: str, graph: Data) -> None:
         )
 
 
-def _pad(graph: Data, side: str, sizes: Tensor, ends: list[int], dtype: torch.dtype, identity: Tensor | None) -> Padded:
+def _pad(graph: Data, side: str, ends: list[int], dtype: torch.dtype, identity: Tensor | None) -> Padded:
     """`ends`: the least and the last node of edge_index."""
     least, most = ends
     count = (graph.label_log_prob if identity is None else identity).size(0)
     if graph.edge_index.numel() and not 0 <= least <= most < count:
         wrong = least if least < 0 else most
         raise ValueError(f"edge_index of the {side} graph refers to node {wrong}, but it has {count} nodes")
-    if sizes.device.type == "cpu":  # elsewhere it would cost a wait for the device
+    if graph.edge_index.device.type == "cpu":  # elsewhere it would cost a wait for the device
         _check_values(side, graph)
-    padding = Padding.of_counts(sizes)
+    padding = Padding.of_counts(_sizes(graph, count))
     (graphs, nodes), index, dense = padding.mask.shape, padding.index, padding.dense
     rows = graphs * nodes
     edge_index = graph.edge_index.long().contiguous()
     source, target = edge_index if index is None else index[edge_index]
-    ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=sizes.device)
+    ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=source.device)
     weight = graph.edge_weight.to(dtype) if "edge_weight" in graph else ones[: source.size(0)]
     chain = None
     if nodes and is_chain(graph.edge_index):
@@ -179,10 +195,10 @@ def _check_values(side: str, graph: Data) -> None:
     """Refuses what is no probability, or no weight."""
     for field, most in (("existence", 1.0), ("edge_weight", float("inf"))):
         if field in graph and graph[field].numel():
-            ends = [float(end) for end in graph[field].detach().aminmax()]
-            if not 0 <= ends[0] <= ends[1] <= most + 1e-6:
+            low, high = (float(end) for end in graph[field].detach().aminmax())
+            if not 0 <= low <= high <= most + 1e-6:
                 raise ValueError(
-                    f"{field} of the {side} graph must lie in [0, {most:g}], but ranges from {ends[0]} to {ends[1]}"
+                    f"{field} of the {side} graph must lie in [0, {most:g}], but ranges from {low} to {high}"
                 )
     if "label_log_prob" in graph and graph.label_log_prob.numel():
         log_prob = graph.label_log_prob.detach()

@@ -189,8 +189,7 @@ class Merge(Operator):
         if graph.order is not None:
             carried, _ = assignment.connect(graph.structure_edges)
             own["order"] = graph_after_graph(levels(carried, k), owner)
-        batch = None if graph.batch is None else owner
-        return graph.changed(features, edges, weights, batch, assignment, **own)
+        return graph.changed(features, edges, weights, None if graph.batch is None else owner, assignment, **own)
 
     def _soft_morph(self, graph: Morph, plan: Plan, logit: Tensor) -> Morph:
         n, entries = graph.num_nodes, memberships(plan, logit, self.reach)

@@ -13,8 +13,7 @@ from grapheme_nn.sparse import row_products
 
 def pair_cosines(x: Tensor, pairs: Tensor) -> Tensor:
     """cos(x_i, x_j) of each pair: [n, d] and int64 [2, c] to [c]. A row of zeros is like nothing, without gradient."""
-    cosine: Tensor = _PairCosines.apply(x, pairs)  # type: ignore[no-untyped-call]
-    return cosine
+    return _PairCosines.apply(x, pairs)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _PairCosines(torch.autograd.Function):

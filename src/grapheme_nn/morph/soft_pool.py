@@ -142,9 +142,7 @@ class _Graphs:
             return flat.view(graphs, rows, rows), flat[place]
         n = self.owner.numel()
         key, order = (near * n + far).sort(stable=True)
-        changes = torch.ones_like(key)
-        changes[1:] = key[1:] != key[:-1]
-        entry = torch.empty_like(order).scatter_(0, order, changes.cumsum(0) - 1)
+        entry = torch.empty_like(order).scatter_(0, order, (key.diff(prepend=key[:1]) != 0).cumsum(0))
         # As many places as edges, so that the host need not know how many entries there are.
         total = torch.zeros_like(edge_weight).index_add_(0, entry, edge_weight)
         return Assignment(far, near, edge_weight, n, n, checked=False), total[entry]
@@ -166,9 +164,7 @@ class _Pool(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         # Over a few columns torch's softmax is several times slower than over a few rows.
         log_member = score.T.log_softmax(dim=0).T.contiguous() if score.size(1) < 32 else score.log_softmax(dim=1)
-        member = log_member.exp()
-        if graphs.padding is not None and not graphs.padding.full:
-            member = graphs.pad(graphs.unpad(member))  # no row of padding belongs anywhere
+        member = graphs.pad(graphs.unpad(log_member.exp()))  # no row of padding belongs anywhere
         adjacency, entry = graphs.adjacency(edge_weight)
         neighbours = graphs.times(adjacency, member)
         features = graphs.pool(member, x)
