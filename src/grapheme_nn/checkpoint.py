@@ -19,7 +19,7 @@ def save_checkpoint(
 ) -> None:
     """Weights, their average, the optimiser, the random numbers to come, and `state` as JSON, all in one file."""
     moments = optimizer.state_dict()["state"].items()
-    cuda = {f"cuda{device}": torch.cuda.get_rng_state(device) for device in range(torch.cuda.device_count())}
+    cuda = {f"cuda{number}": numbers for number, numbers in enumerate(torch.cuda.get_rng_state_all())}
     parts = {
         "model": model.state_dict(),
         "average": average.state_dict(),

@@ -175,10 +175,8 @@ def _each_run(apply: Callable[..., Tensor], factors: tuple[float, ...], *states:
 
 
 class _Plan(torch.autograd.Function):
-    """`_entries`, whose arguments `parts` are."""
-
     @staticmethod
-    def forward(ctx: Any, corner: bool, *parts: Any) -> Tensor:
+    def forward(ctx: Any, corner: bool, *parts: Any) -> Tensor:  # as `_entries` takes them
         result = _entries(corner, *parts)
         ctx.corner, ctx.weighed = corner, any(ctx.needs_input_grad[3:5])
         ctx.save_for_backward(result, *(parts if ctx.weighed else ()))

@@ -75,8 +75,7 @@ def rooted(pairs: Pairs, num_nodes: int) -> tuple[Integers, Integers]:
     parent = parent[:num_nodes].astype(np.int64)
     pair = np.full(num_nodes, -1)
     near, far = pairs
-    downward = parent[far] == near
-    pair[np.where(downward, far, near)] = np.arange(pairs.shape[1])
+    pair[np.where(parent[far] == near, far, near)] = np.arange(pairs.shape[1])
     return np.where(parent == num_nodes, -1, parent), pair
 
 

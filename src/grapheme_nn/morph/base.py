@@ -190,11 +190,15 @@ class Morph(Lazy):
         return torch.arange(self.num_nodes, device=self.device) if self.in_order is None else self.in_order
 
     @cached_property
+    def place(self) -> Tensor:
+        """Where each node stands in that sequence, int64 [k]."""
+        order = self.sequence
+        return torch.empty_like(order).index_copy_(0, order, torch.arange(order.numel(), device=order.device))
+
+    @cached_property
     def _forward(self) -> Tensor:
         """Which edges point forward in the order, bool [e]."""
-        order = self.sequence
-        place = torch.empty_like(order).index_copy_(0, order, torch.arange(order.numel(), device=order.device))
-        return place[self.edge_index[0]] < place[self.edge_index[1]]
+        return self.place[self.edge_index[0]] < self.place[self.edge_index[1]]
 
     @cached_property
     def structure_edges(self) -> Tensor:

@@ -196,8 +196,8 @@ class Merge(Operator):
         assignment = Assignment(entries.source, entries.head, entries.soft, n, n, entries.member, checked=False)
         edges, weights = expected_edges(graph.edge_index, graph.edge_weight, plan, entries, self.reach)
         losses = self._losses(logit, n, int(plan.cluster.max()) + 1 if n else 0)
-        existence = self._existence(graph, assignment, entries.is_head)
-        own = {"losses": losses, "order": graph.sequence, "existence": existence}
+        own = {"losses": losses, "order": graph.sequence}
+        own["existence"] = self._existence(graph, assignment, entries.is_head)
         return graph.changed(assignment.reduce(graph.x), edges, weights, graph.batch, assignment, **own)
 
     @staticmethod
