@@ -444,7 +444,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("grapheme_nn.model_folder._flush", full)
+    monkeypatch.setattr("grapheme_nn.model_folder.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         net(seed=2).save(tmp_path)
     assert GraphTransformNet.load(tmp_path).transform(TEXTS) == old.transform(TEXTS)

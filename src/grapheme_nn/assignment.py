@@ -1,7 +1,7 @@
 """The assignment: which nodes of a graph became which nodes of the next, as a sparse matrix S."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any, Self, TypeAlias
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 from torch_geometric.utils import scatter
 
-from grapheme_nn.graph import check_weights, is_integer, same_device
+from grapheme_nn.graph import check_edges, check_weights, is_integer, same_device
 from grapheme_nn.sparse import Grouping, row_products, summed
 
 # So many edges at a time become those of a soft assignment: what they grow into stays in the processor's cache.
@@ -35,8 +35,7 @@ class Lazy:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         names, make = self.__dict__["_later"][name]
         self.__dict__.update(zip(names, make(), strict=True))
-        made: Tensor = self.__dict__[name]
-        return made
+        return self.__dict__[name]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,8 +62,11 @@ class Assignment(Lazy):
     num_sources: int  # n
     num_targets: int  # k
     membership: Tensor | None = None  # float [nnz]: M at that place; None where it follows from S
+    checked: InitVar[bool] = field(default=True, kw_only=True)  # False: known to be right, no wait for a device
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, checked: bool) -> None:
+        if not checked:
+            return
         if self.num_sources < 0 or self.num_targets < 0:
             raise ValueError(f"an assignment of {self.num_sources} sources to {self.num_targets} targets cannot be")
         shape = self.weight.shape
@@ -83,28 +85,12 @@ class Assignment(Lazy):
         self.__dict__.update(source=self.source.long(), target=self.target.long())  # other integers are fine, too
 
     @classmethod
-    def unchecked(
-        cls,
-        source: Tensor,
-        target: Tensor,
-        weight: Tensor,
-        num_sources: int,
-        num_targets: int,
-        membership: Tensor | None = None,
-    ) -> Self:
-        """As the constructor, for values known to be right: nothing is checked, so nothing waits for the device."""
-        assignment = object.__new__(cls)
-        assignment.__dict__.update(source=source, target=target, weight=weight, membership=membership)
-        assignment.__dict__.update(num_sources=num_sources, num_targets=num_targets)
-        return assignment
-
-    @classmethod
     def lazy(
         cls, make: Callable[[], Entries], num_sources: int, num_targets: int, membership: Tensor | None = None
     ) -> Self:
-        """As `unchecked`; `make` is called for source, target and weight when one of them is first asked for."""
-        assignment = object.__new__(cls)
-        assignment.__dict__.update(num_sources=num_sources, num_targets=num_targets, membership=membership)
+        """Not checked; `make` is called for source, target and weight when one of them is first asked for."""
+        nothing = torch.empty(0)
+        assignment = cls(nothing, nothing, nothing, num_sources, num_targets, membership, checked=False)
         return assignment.later(("source", "target", "weight"), make)
 
     @classmethod
@@ -137,15 +123,8 @@ class Assignment(Lazy):
         """Hard, each target the mean of its sources."""
         size = torch.zeros(num_targets, dtype=torch.long, device=target.device)
         size = size.scatter_add_(0, target, torch.ones_like(target))
-        return cls.unchecked(source, target, size.to(_exact(size))[target].reciprocal(), num_sources, num_targets)
-
-    @classmethod
-    def from_dense(cls, matrix: Tensor) -> Self:
-        """The entries of S [n, k] that are not zero. Differentiable."""
-        if matrix.dim() != 2:
-            raise ValueError(f"S must have shape [n, k], but has {list(matrix.shape)}")
-        source, target = (matrix != 0).nonzero(as_tuple=True)
-        return cls(source, target, matrix[source, target], *matrix.shape)
+        weight = size.to(_exact(size))[target].reciprocal()
+        return cls(source, target, weight, num_sources, num_targets, checked=False)
 
     def dense(self) -> Tensor:
         """S as a tensor [n, k]."""
@@ -193,11 +172,9 @@ class Assignment(Lazy):
         if edge_weight is None:
             dtype = torch.get_default_dtype() if self.membership is None and self.has_clusters else belonging.dtype
             edge_weight = torch.ones(edge_index.size(-1), dtype=dtype, device=edge_index.device)
-        if edge_index.dim() != 2 or edge_index.size(0) != 2:
-            raise ValueError(f"edge_index must have shape [2, e], but has {list(edge_index.shape)}")
         same_device("edge_index", edge_index, "the assignment", self.weight)
+        check_edges(edge_index, self.num_sources)
         check_weights(edge_index, edge_weight)
-        _indices("edge_index", edge_index, "nodes", self.num_sources)
         edge_index = edge_index.long()
         if self.has_clusters:
             cluster = self.clusters()
@@ -230,7 +207,7 @@ class Assignment(Lazy):
         row, column, terms = following._product(self.source, self.target, left, right)
         n, k = self.num_sources, following.num_targets
         (source, target), value = summed(torch.stack([row, column]), terms, max(n, k))
-        return Assignment.unchecked(source, target, value[:, 0], n, k, None if by_pattern else value[:, 1])
+        return Assignment(source, target, value[:, 0], n, k, None if by_pattern else value[:, 1], checked=False)
 
     def harden(self) -> "Assignment":
         """Each source to the one target it belongs to most (the first of equals); a target is the mean of its sources.
@@ -265,7 +242,7 @@ class Assignment(Lazy):
     def to(self, device: torch.device | str) -> "Assignment":
         """The same assignment on another device."""
         moved = {name: tensor.to(device) for name, tensor in self._tensors().items()}
-        return Assignment.unchecked(**moved, num_sources=self.num_sources, num_targets=self.num_targets)
+        return Assignment(**moved, num_sources=self.num_sources, num_targets=self.num_targets, checked=False)
 
     def __repr__(self) -> str:
         kind = "hard" if self.is_hard else "soft"
@@ -357,9 +334,7 @@ def _exact(like: Tensor) -> torch.dtype:
 def _indices(name: str, index: Tensor, what: str, limit: int) -> None:
     if not is_integer(index):
         raise TypeError(f"{name} must be integers, but is {index.dtype}")
-    if not index.numel():
-        return
-    low, high = (int(end) for end in index.aminmax())
+    low, high = map(int, index.aminmax()) if index.numel() else (0, -1)
     if low < 0 or high >= limit:
         wrong = low if low < 0 else high
         raise ValueError(f"{name} refers to number {wrong}, but there are {limit} {what}, from 0 on")

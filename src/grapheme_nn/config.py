@@ -1,79 +1,70 @@
 """Configuration: what a network is made of, and how to train it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from math import inf
 
 from grapheme_nn.graph import UNITS, Unit
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
+_LEAST = {"heads": 0, "patience": 0, "seed": -inf}  # that a whole number may be; others are at least 1
 
-@dataclass(frozen=True)
-class ModelConfig:
-    """What a network is made of, and what it speaks."""
 
-    labels: tuple[str, ...]  # the units of targets that it can spell itself; others can only be copied
-    features: tuple[str, ...] = ()  # the features it was trained with, where it takes any
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a network is made of, as far as it does not depend on the pairs."""
+
+    loss: str = "monotone"  # a name in `OBJECTIVES`
+    morphs: tuple[str, ...] = ("split",)  # names in `MORPHS`, in order; relabelling comes after them
     input_unit: Unit = "codepoint"
     target_unit: Unit = "codepoint"
-    morphs: tuple[str, ...] = ("split",)  # names in `MORPHS`, in order; relabelling comes after them
-    parts: int = 2  # r: slots that a split makes of each node
     width: int = 128  # channels
     layers: int = 2
     heads: int = 4  # of attention; 0 for none
     hidden: int = 96  # channels of the recurrence in each direction
     dropout: float = 0.2
-    loss: str = "monotone"  # a name in `OBJECTIVES`
-    reach: int = 8  # how far ahead the slot after a slot may be, where that is predicted
-    buckets: int = 1024  # of each hash of the embedding
-    hashes: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("labels", "features", "morphs"):
-            units = getattr(self, name)
-            if not isinstance(units, tuple) or not all(isinstance(unit, str) for unit in units):
-                raise ValueError(f"{name} must be strings, but are {units!r:.80}")
-        check_names(self)
-        for name in ("parts", "width", "layers", "hidden", "reach", "buckets", "hashes"):
-            size = getattr(self, name)
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, but is {size!r}")
-        if not isinstance(self.heads, int) or self.heads < 0:
-            raise ValueError(f"heads must be a whole number of at least 0, but is {self.heads!r}")
+        for field in fields(self):
+            value, least = getattr(self, field.name), _LEAST.get(field.name, 1)
+            if field.type is int and (not isinstance(value, int) or value < least):
+                raise ValueError(f"{field.name} must be a whole number of at least {least}, but is {value!r}")
+            strings = isinstance(value, tuple) and all(isinstance(part, str) for part in value)
+            if field.type == tuple[str, ...] and not strings:
+                raise ValueError(f"{field.name} must be strings, but are {value!r:.80}")
+        for name in ("input_unit", "target_unit"):
+            if getattr(self, name) not in UNITS:
+                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(UNITS)}")
+        for registry, name in ((OBJECTIVES, self.loss), *((MORPHS, morph) for morph in self.morphs)):
+            if name not in registry:
+                registry.__missing__(name)
         if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), but is {self.dropout!r}")
 
 
-def check_names(config: "ModelConfig | TrainConfig") -> None:
-    """Units, loss and morphs must be known."""
-    for name in ("input_unit", "target_unit"):
-        if getattr(config, name) not in UNITS:
-            raise ValueError(f"unknown {name} {getattr(config, name)!r}: choose one of {', '.join(UNITS)}")
-    for registry, names in ((OBJECTIVES, (config.loss,)), (MORPHS, config.morphs)):
-        for name in names:
-            if name not in registry:
-                registry.__missing__(name)
+@dataclass(frozen=True)
+class ModelConfig(Shape):
+    """What a network is made of, and what it speaks."""
+
+    labels: tuple[str, ...]  # the units of targets that it can spell itself; others can only be copied
+    features: tuple[str, ...] = ()  # the features it was trained with, where it takes any
+    parts: int = 2  # r: slots that a split makes of each node
+    reach: int = 8  # how far ahead the slot after a slot may be, where that is predicted
+    buckets: int = 1024  # of each hash of the embedding
+    hashes: int = 4
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Shape):
     """How to train, and what. The defaults are those of the preset `small`."""
 
     preset: str = "small"
-    loss: str = "monotone"
-    morphs: tuple[str, ...] = ("split",)
-    input_unit: Unit = "codepoint"
-    target_unit: Unit = "codepoint"
     parts: int | None = None  # r; None: the smallest that covers 99.5% of the pairs
-    width: int = 128
-    layers: int = 2
-    heads: int = 4
-    hidden: int = 96
     reach: int | None = None  # None: 8, or twice as many as parts
     epochs: int | None = None  # None: as many as make 200,000 examples, and more where there are few pairs
     batch_size: int = 32  # at most; less where there are few pairs
     learning_rate: float = 3e-3
     warmup: float = 0.1  # share of the steps
     weight_decay: float = 0.01
-    dropout: float = 0.2
     clip: float = 1.0
     accumulate: int = 1
     ema: float = 0.998
@@ -84,14 +75,14 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.preset not in ("small", "base"):
             raise ValueError(f"unknown preset {self.preset!r}: choose one of small, base")
-        check_names(self)
-        for name in ("batch_size", "accumulate", "epochs", "parts", "reach", "learning_rate", "clip", "time_limit"):
+        for name in ("epochs", "parts", "reach", "learning_rate", "clip", "time_limit"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, but is {value}")
-        for name in ("warmup", "dropout", "ema", "unseen"):
+        for name in ("warmup", "ema", "unseen"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), but is {getattr(self, name)}")
         for name in ("patience", "weight_decay"):

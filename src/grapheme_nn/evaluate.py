@@ -18,13 +18,6 @@ from grapheme_nn.loss import StructuralLoss
 MOST_ENTRIES = 2**22
 
 
-class ErrorRates(NamedTuple):
-    """Shares of what is wrong; 0 is perfect."""
-
-    word: float  # texts that are not exactly the target
-    symbol: float  # edits from prediction to target, per unit of all targets; it may exceed 1
-
-
 class Confusion(NamedTuple):
     """A unit of the target, what stood in its place, and how often. None is nothing: missing, or too much."""
 
@@ -34,51 +27,30 @@ class Confusion(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """All figures of one set of predictions."""
+    """All figures of one set of predictions. An edit inserts, deletes or replaces one unit."""
 
     pairs: int
-    exact_match: float
-    word_error_rate: float
-    symbol_error_rate: float
-    similarity: float
+    exact_match: float  # the share of predictions that are the target, unit for unit
+    word_error_rate: float  # 1 - exact match
+    symbol_error_rate: float  # edits / units of all targets, at least 1: it may exceed 1
+    similarity: float  # the mean of 1 - edits / units of the longer text: 1 for the target, 0 where no unit is right
     structural_loss: float
 
 
 def evaluate(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> Evaluation:
     """All figures at once."""
-    rates = error_rates(predicted, targets, unit)
+    pairs = _unit_pairs(predicted, targets, unit)
+    edits = [Levenshtein.distance(*_numbered(*pair)) for pair in pairs]
+    wrong = sum(given != wanted for given, wanted in pairs)
+    shares = (1 - edit / max(*map(len, pair), 1) for edit, pair in zip(edits, pairs, strict=True))
     return Evaluation(
-        pairs=len(targets),
-        exact_match=exact_match(predicted, targets, unit),
-        word_error_rate=rates.word,
-        symbol_error_rate=rates.symbol,
-        similarity=similarity(predicted, targets, unit),
+        pairs=len(pairs),
+        exact_match=(len(pairs) - wrong) / len(pairs),
+        word_error_rate=wrong / len(pairs),
+        symbol_error_rate=sum(edits) / max(sum(len(wanted) for _, wanted in pairs), 1),
+        similarity=sum(shares) / len(pairs),
         structural_loss=structural_loss(predicted, targets, unit),
     )
-
-
-def exact_match(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> float:
-    """The share of predictions that are the target, unit for unit."""
-    pairs = _unit_pairs(predicted, targets, unit)
-    return sum(given == wanted for given, wanted in pairs) / len(pairs)
-
-
-def error_rates(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> ErrorRates:
-    """The word error rate, 1 - exact match, and the symbol error rate: edits / units of the targets.
-
-    An edit inserts, deletes or replaces one unit. Where all targets are empty, each edit counts as one unit's.
-    """
-    pairs = _unit_pairs(predicted, targets, unit)
-    edits = sum(_distance(given, wanted) for given, wanted in pairs)
-    units = sum(len(wanted) for _, wanted in pairs)
-    wrong = sum(given != wanted for given, wanted in pairs)
-    return ErrorRates(wrong / len(pairs), edits / max(units, 1))
-
-
-def similarity(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> float:
-    """The mean of 1 - edits / units of the longer text: 1 for the target, 0 where no unit is right."""
-    pairs = _unit_pairs(predicted, targets, unit)
-    return sum(1 - _distance(given, wanted) / max(len(given), len(wanted), 1) for given, wanted in pairs) / len(pairs)
 
 
 def confusions(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> list[Confusion]:
@@ -94,9 +66,8 @@ def confusions(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "c
 
 def structural_loss(predicted: Sequence[str], targets: Sequence[str], unit: Unit = "codepoint") -> float:
     """The mean `StructuralLoss` between the graphs of predictions and targets."""
-    _check(predicted, targets, unit)
+    longest = [max(map(len, pair)) + 1 for pair in _unit_pairs(predicted, targets, unit)]
     loss = StructuralLoss()
-    longest = [max(len(given), len(wanted)) + 1 for given, wanted in zip(predicted, targets, strict=True)]
     order = sorted(range(len(targets)), key=longest.__getitem__)
     total, start = 0.0, 0
     while start < len(order):
@@ -116,15 +87,9 @@ def align(predicted: Sequence[str], target: Sequence[str]) -> list[tuple[str | N
     Of several such ways it is always the same one, that of rapidfuzz: what both begin and end with is paired, and
     "ab" becomes "ba" by inserting and deleting a b, not by replacing both letters.
     """
-    pairs: list[tuple[str | None, str | None]] = []
-    for step in Levenshtein.opcodes(*_numbered(predicted, target)):
-        here, there = predicted[step.src_start : step.src_end], target[step.dest_start : step.dest_end]
-        pairs += zip_longest(here, there)
-    return pairs
-
-
-def _distance(predicted: Sequence[str], target: Sequence[str]) -> int:
-    return Levenshtein.distance(*_numbered(predicted, target))
+    steps = Levenshtein.opcodes(*_numbered(predicted, target))
+    parts = ((predicted[step.src_start : step.src_end], target[step.dest_start : step.dest_end]) for step in steps)
+    return [pair for here, there in parts for pair in zip_longest(here, there)]
 
 
 def _numbered(*texts: Sequence[str]) -> list[list[int]]:
@@ -134,14 +99,10 @@ def _numbered(*texts: Sequence[str]) -> list[list[int]]:
 
 
 def _unit_pairs(predicted: Sequence[str], targets: Sequence[str], unit: Unit) -> list[tuple[list[str], list[str]]]:
-    _check(predicted, targets, unit)
-    return [(units_of(given, unit), units_of(wanted, unit)) for given, wanted in zip(predicted, targets, strict=True)]
-
-
-def _check(predicted: Sequence[str], targets: Sequence[str], unit: Unit) -> None:
     if unit not in UNITS:
         raise ValueError(f"unknown unit {unit!r}: choose one of {', '.join(UNITS)}")
     if len(predicted) != len(targets):
         raise ValueError(f"there are {len(predicted)} predictions for {len(targets)} targets: give one for each")
     if not targets:
         raise ValueError("there is nothing to evaluate: give at least one prediction and its target")
+    return [(units_of(given, unit), units_of(wanted, unit)) for given, wanted in zip(predicted, targets, strict=True)]

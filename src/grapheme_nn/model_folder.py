@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,7 @@ def write_folder(
 ) -> None:
     """Write a model's files."""
     settings = json.dumps(config, ensure_ascii=False, indent=1) + "\n"
-    replace_files(
-        Path(folder),
-        {
-            WEIGHTS: lambda file: write_tensors(weights, file),
-            CONFIG: lambda file: file.write_text(settings, encoding="utf-8"),
-            CARD: lambda file: file.write_text(card, encoding="utf-8"),
-        },
-    )
+    replace_files(Path(folder), {WEIGHTS: packed(weights), CONFIG: settings.encode(), CARD: card.encode()})
 
 
 def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -52,26 +45,23 @@ def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict
         raise ModelError(f"{path / WEIGHTS} is damaged: {error}") from None
 
 
-def write_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
-    """Tensors as safetensors, readable for whoever may read the files beside it."""
-    file.write_bytes(save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, metadata))
+def packed(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """Tensors as a file of safetensors has them."""
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, metadata)
 
 
-def replace_files(folder: Path, write: Mapping[str, Callable[[Path], object]]) -> None:
+def replace_files(folder: Path, content: Mapping[str, bytes]) -> None:
     """Write files by name. What is there already is replaced only when all of them are safely on the disk."""
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = {name: folder / f".{name}.{os.getpid()}" for name in write}
+    temporary = {name: folder / f".{name}.{os.getpid()}" for name in content}
     try:
         for name, file in temporary.items():
-            write[name](file)
-            _flush(file)
+            with file.open("wb") as stream:
+                stream.write(content[name])
+                stream.flush()
+                os.fsync(stream.fileno())
         for name, file in temporary.items():
             os.replace(file, folder / name)
     finally:
         for file in temporary.values():
             file.unlink(missing_ok=True)
-
-
-def _flush(file: Path) -> None:
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())

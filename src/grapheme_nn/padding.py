@@ -51,8 +51,7 @@ class Padding:
     @cached_property
     def owner(self) -> Tensor:
         """The graph of each node, int64 [N]."""
-        graphs, rows = self.mask.shape
-        return self.flat(torch.arange(graphs, device=self.mask.device)[:, None].expand(graphs, rows))
+        return self.flat(torch.arange(len(self.mask), device=self.mask.device)[:, None].expand_as(self.mask))
 
     def dense(self, x: Tensor) -> Tensor:
         """Nodes to rows: [N, ...] to [B, n, ...], 0 in the padding."""

@@ -15,10 +15,9 @@ def row_products(left: Tensor, left_row: Tensor, right: Tensor, right_row: Tenso
     """
     if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad):
         return (left[left_row] * right[right_row]).sum(dim=1)
-    products: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+    return torch.ops.aten._embedding_bag_per_sample_weights_backward(  # type: ignore[no-any-return]
         right.contiguous(), left.contiguous(), left_row, torch.zeros_like(left_row[:1]), right_row, 0
     )
-    return products
 
 
 class Grouping(NamedTuple):
@@ -40,8 +39,6 @@ class Grouping(NamedTuple):
 
 def summed(places: Tensor, values: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Sorted places, each once, with the sum of its values: [2, e] and [e, ...]."""
-    row, column = places
-    key = row * size + column
+    key = places[0] * size + places[1]
     is_sorted = key.device.type == "cpu" and bool((key[1:] >= key[:-1]).all())  # looking is far cheaper than sorting
-    merged: tuple[Tensor, Tensor] = coalesce(places, values, size, is_sorted=is_sorted)
-    return merged
+    return coalesce(places, values, size, is_sorted=is_sorted)  # type: ignore[no-any-return]

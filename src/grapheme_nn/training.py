@@ -39,7 +39,6 @@ class TrainResult:
     best_epoch: int
     epochs: int  # that were run
     seconds: float
-    examples_per_second: float  # of training alone
     parts: int
     not_covered: int  # pairs whose target is too long for the slots: they taught nothing
     parameters: int
@@ -73,7 +72,7 @@ def train(
     started = perf_counter() - run.total_seconds
     while run.epoch < settings.epochs and not _enough(run, settings):
         steps = trainer.steps(run.epoch)
-        while run.step < len(steps) and not _time_is_up(run, settings):
+        while run.step < len(steps) and _time_used(run, settings) < 1:
             begun = perf_counter()
             rate = _learning_rate(run, settings, settings.epochs * len(steps))
             random = Random(f"{config.seed} {run.epoch} {run.step}")
@@ -107,7 +106,6 @@ def train(
         best_epoch=run.best_epoch,
         epochs=run.epoch,
         seconds=run.total_seconds,
-        examples_per_second=run.examples / max(run.seconds, 1e-9),
         parts=settings.parts,
         not_covered=trainer.not_covered,
         parameters=sum(parameter.numel() for parameter in trainer.network.parameters()),
@@ -117,35 +115,35 @@ def train(
 
 def _begin(trainer: Trainer, out: Path, resume: bool) -> Run:
     """The run to continue, or a new one in a folder without traces of others."""
-    metrics = out / METRICS
+    metrics, run, lines = out / METRICS, Run(), []
     if resume and (out / FILE).is_file():
         state = load_checkpoint(out, trainer.network, trainer.average, trainer.optimizer)
         if state["config"] != trainer.identity:
             raise ModelError(f"the checkpoint in {out} was made with other pairs or options: train without resuming")
         run = Run(**state["run"])
-        lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True) if metrics.is_file() else []
-        metrics.write_text("".join(lines[: run.epoch]), encoding="utf-8")
-        return run
-    (out / FILE).unlink(missing_ok=True)
-    metrics.write_text("", encoding="utf-8")
-    return Run()
+        if metrics.is_file():
+            lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+    else:
+        (out / FILE).unlink(missing_ok=True)
+    metrics.write_text("".join(lines[: run.epoch]), encoding="utf-8")
+    return run
 
 
 def _enough(run: Run, config: Resolved) -> bool:
     """Whether another epoch would be wasted, or is not allowed."""
     # Before anything is right, the exact match cannot tell whether something is being learned.
     impatient = 0 < config.patience <= run.epoch - run.gained and run.best > 0
-    return impatient or run.perfect >= PERFECT_EPOCHS or _time_is_up(run, config)
+    return impatient or run.perfect >= PERFECT_EPOCHS or _time_used(run, config) >= 1
 
 
-def _time_is_up(run: Run, config: TrainConfig) -> bool:
-    return config.time_limit is not None and run.total_seconds >= 60 * config.time_limit
+def _time_used(run: Run, config: TrainConfig) -> float:
+    """The share of the time limit; 0 without any."""
+    return 0.0 if config.time_limit is None else run.total_seconds / (60 * config.time_limit)
 
 
 def _done(run: Run, config: TrainConfig, steps: int) -> float:
     """The share of the run that is done, by steps or by time, whichever says more."""
-    by_time = 0.0 if config.time_limit is None else run.total_seconds / (60 * config.time_limit)
-    return min(max(run.total_steps / steps, by_time), 1.0)
+    return min(max(run.total_steps / steps, _time_used(run, config)), 1.0)
 
 
 def _learning_rate(run: Run, config: TrainConfig, steps: int) -> float:

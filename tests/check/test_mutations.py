@@ -7,7 +7,7 @@ from grapheme_nn import GraphTransformNet, assignment
 from grapheme_nn.check import descent, determinism, estimators, gradients
 from grapheme_nn.check.subjects import subjects
 from grapheme_nn.check.table import Row
-from grapheme_nn.loss import edge_overlap
+from grapheme_nn.loss.padded import Edges
 from grapheme_nn.morph import Merge, merge
 from grapheme_nn.nn import aggregation
 from grapheme_nn.nn.encoder import Encoder
@@ -89,8 +89,8 @@ def test_a_maximum_that_splits_its_gradient(red, monkeypatch, among):
 
 
 def test_a_plan_that_is_detached_in_the_structural_loss(red, monkeypatch):
-    right = edge_overlap.edge_overlap
-    monkeypatch.setattr(edge_overlap, "edge_overlap", lambda plan, x, y: right(plan.detach(), x, y))
+    right = Edges.overlap
+    monkeypatch.setattr(Edges, "overlap", lambda x, y, plan: right(x, y, plan.detach()))
     failed = red(
         ["StructuralLoss node, chains", "StructuralLoss edge", "StructuralLoss total, chains"],
         "StructuralLoss edge, chains: activation",

@@ -15,7 +15,6 @@ from torch_geometric.data import Batch, Data
 
 from grapheme_nn import text_to_graph, texts_to_batch
 from grapheme_nn.loss import StructuralLoss
-from grapheme_nn.loss.edge_overlap import edge_overlap
 from grapheme_nn.loss.mean_embedding import agreement
 from grapheme_nn.loss.padded import pad_pair
 
@@ -328,7 +327,7 @@ def test_edge_overlap_is_the_sum_over_all_pairs_of_edges() -> None:
     target.edge_weight = torch.rand(2, dtype=torch.float64)
     x, y = pad_pair(predicted, target)
     plan = torch.rand(1, 5, 4, dtype=torch.float64)
-    x_on_y, y_on_x = edge_overlap(plan, x.edges, y.edges)
+    x_on_y, y_on_x = x.edges.overlap(y.edges, plan)
     for at, (s, t) in enumerate(predicted.edge_index.T.tolist()):
         parts = [
             w * plan[0, s, p] * plan[0, t, q] for w, (p, q) in zip(target.edge_weight, target.edge_index.T, strict=True)

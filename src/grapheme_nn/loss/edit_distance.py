@@ -6,6 +6,7 @@ from typing import NamedTuple
 import networkx as nx
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import to_networkx
 
 from grapheme_nn.loss.padded import check_edge_index
 
@@ -34,7 +35,8 @@ def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, second
         raise ValueError(f"exact_up_to must not be negative, but is {exact_up_to}")
     if not seconds > 0:
         raise ValueError(f"seconds must be positive, but is {seconds}")
-    (x, x_edges), (y, y_edges) = _parts("predicted", predicted), _parts("target", target)
+    graphs = _networkx("predicted", predicted), _networkx("target", target)
+    (x, x_edges), (y, y_edges) = (([*dict(graph.nodes.data("x")).values()], set(graph.edges)) for graph in graphs)
     lower = max(len(x), len(y)) - (Counter(x) & Counter(y)).total() + abs(len(x_edges) - len(y_edges))
     # To make the first node the first, the second the second, and so on:
     relabelled = sum(one != other for one, other in zip(x, y, strict=False))
@@ -43,36 +45,25 @@ def edit_distance(predicted: Data, target: Data, *, exact_up_to: int = 8, second
         return EditDistance(float(upper), float(lower), True)
     small = max(len(x), len(y)) <= exact_up_to
     found = nx.graph_edit_distance(
-        _networkx(x, x_edges),
-        _networkx(y, y_edges),
+        *graphs,
         node_match=lambda one, other: one["x"] == other["x"],
         upper_bound=upper,
         timeout=None if small else seconds,
     )
     value = upper if found is None else min(upper, found)
-    if small:
-        lower = value
+    lower = value if small else lower
     return EditDistance(float(value), float(lower), value == lower)
 
 
-def _networkx(types: list[int], edges: set[tuple[int, int]]) -> nx.DiGraph:
-    graph = nx.DiGraph()
-    graph.add_nodes_from((node, {"x": type_}) for node, type_ in enumerate(types))
-    graph.add_edges_from(sorted(edges))
-    return graph
-
-
-def _parts(side: str, graph: Data) -> tuple[list[int], set[tuple[int, int]]]:
-    """What each node is, and the edges: checked."""
+def _networkx(side: str, graph: Data) -> nx.DiGraph:
+    """The graph for networkx, checked."""
     if not isinstance(graph.get("x"), Tensor) or graph.x.dim() != 1 or graph.x.is_floating_point():
         raise ValueError(f"the {side} graph has no x of integers [n]: give each node one that says what it is")
     if graph.get("batch") is not None:
         raise ValueError(f"the {side} graph is a batch: compare its graphs one by one, batch.to_data_list()")
     check_edge_index(side, graph)
-    types, edges = graph.x.tolist(), graph.edge_index.T.tolist()
-    for edge in edges:
-        if not 0 <= min(edge) <= max(edge) < len(types):
-            raise ValueError(
-                f"edge_index of the {side} graph has the edge {edge}, but the graph has {len(types)} nodes"
-            )
-    return types, {(source, target) for source, target in edges}
+    edges, nodes = graph.edge_index.long().unique(dim=1), graph.x.size(0)
+    for edge in edges.T.tolist():
+        if not 0 <= min(edge) <= max(edge) < nodes:
+            raise ValueError(f"edge_index of the {side} graph has the edge {edge}, but the graph has {nodes} nodes")
+    return to_networkx(Data(x=graph.x, edge_index=edges), node_attrs=["x"])

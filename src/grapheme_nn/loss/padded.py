@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch_geometric.data import Batch, Data
 
-from grapheme_nn.graph import is_chain
+from grapheme_nn.assignment import Assignment
+from grapheme_nn.graph import is_chain, same_device
 from grapheme_nn.padding import Padding
 
 
@@ -18,44 +19,56 @@ class Edges:
     """The weighted, directed edges of B padded graphs of n nodes, as an adjacency A [B, n, n] that is never formed.
 
     Where all edges lead from a node to the next, as in text, `chain` [B, n - 1] is the weight of the edge that leaves
-    each node, and what follows takes slices; else it goes over `source`, `target` (both b n + i) and `weight`, all [e].
+    each node, and what follows takes slices; else it goes over the entries of `matrix`, from b n + i to b n + j.
     """
 
     shape: tuple[int, int]  # B, n
-    source: Tensor
-    target: Tensor
-    weight: Tensor
+    matrix: Assignment
     chain: Tensor | None
 
     def successors(self, values: Tensor) -> Tensor:
         """A @ values: per node, the weighted sum over the nodes its edges lead to. [B, n, c] to [B, n, c]."""
         if self.chain is not None:
             return pad(self.chain[:, :, None] * values[:, 1:], (0, 0, 0, 1))
-        return self._collect(self.source, self.target, values)
+        return self.matrix.lift(values.flatten(0, 1)).view_as(values)
 
     def predecessors(self, values: Tensor) -> Tensor:
         """A^T @ values: per node, the weighted sum over the nodes whose edges lead to it. [B, n, c] to [B, n, c]."""
         if self.chain is not None:
             return pad(self.chain[:, :, None] * values[:, :-1], (0, 0, 1, 0))
-        return self._collect(self.target, self.source, values)
+        return self.matrix.reduce(values.flatten(0, 1)).view_as(values)
 
     def inner(self, at_source: Tensor, at_target: Tensor) -> Tensor:
         """Per edge, the inner product of a row [B, n, c] at its source and a row at its target: [e], or [B, n - 1]."""
         if self.chain is not None:
             return (at_source[:, :-1] * at_target[:, 1:]).sum(2)
-        return (at_source.flatten(0, 1)[self.source] * at_target.flatten(0, 1)[self.target]).sum(1)
+        return (at_source.flatten(0, 1)[self.matrix.source] * at_target.flatten(0, 1)[self.matrix.target]).sum(1)
+
+    def overlap(self, other: "Edges", plan: Tensor) -> tuple[Tensor, Tensor]:
+        """How much each edge overlaps with edges of `other` under a plan of the nodes, and each of other's with these.
+
+            o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']
+
+        Shapes: plan [B, n + 1, m + 1], the void last; returns as `inner` does.
+        """
+        if self.chain is not None and other.chain is not None:
+            # Sums over P[i, k] P[i + 1, k + 1], m + 2 entries on. In one piece, as the adjoint of each slice fills a
+            # plan of its own; in the last two columns k + 1 is the void, or in the next row: there other weighs 0.
+            (batch, rows, columns), flat = plan.shape, plan.flatten(1)
+            size = (rows - 2) * columns
+            both = (flat[:, :size] * flat[:, columns + 1 : columns + 1 + size]).view(batch, rows - 2, columns)
+            on_self = torch.bmm(self.chain[:, None, :], both)[:, 0, :-2]
+            return torch.bmm(pad(other.chain, (0, 2))[:, None, :], both.mT)[:, 0], on_self
+        plan = plan[:, :-1, :-1]
+        back = plan.mT
+        return self.inner(plan, other.successors(back).mT), other.inner(back, self.successors(plan).mT)
 
     def total(self, per_edge: Tensor) -> Tensor:
         """The weighted sum of a value per edge, as `inner` gives it, over the edges of each graph: [B]."""
         if self.chain is not None:
             return (self.chain * per_edge).sum(1)
-        graph = self.source // max(self.shape[1], 1)
-        return per_edge.new_zeros(self.shape[0]).index_add(0, graph, self.weight * per_edge)
-
-    def _collect(self, to: Tensor, of: Tensor, values: Tensor) -> Tensor:
-        flat = values.flatten(0, 1)
-        moved = flat[of] * self.weight[:, None]
-        return torch.zeros_like(flat).index_add(0, to, moved).view_as(values)
+        graph = self.matrix.source // max(self.shape[1], 1)
+        return per_edge.new_zeros(self.shape[0]).index_add(0, graph, self.matrix.weight * per_edge)
 
 
 class Padded(NamedTuple):
@@ -81,13 +94,6 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
     if ("activation" in predicted) != ("activation" in target):
         raise ValueError("only one of the two graphs has activations: give both, or neither")
     known = [target.label.long()] if soft else [predicted.x.long(), target.x.long()]
-    count = predicted.label_log_prob.size(0) if soft else known[0].size(0)
-    sizes = _sizes(predicted, count), _sizes(target, known[-1].size(0))
-    graphs = [part.numel() for part in sizes]
-    if graphs[0] != graphs[1]:
-        raise ValueError(
-            f"there are {graphs[0]} predicted graphs and {graphs[1]} targets: a loss compares them pairwise"
-        )
     # The widest of the floats given, at least single precision: a plan is no place for less.
     fields = ("edge_weight", "activation", "label_log_prob", "existence")
     given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
@@ -105,10 +111,12 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
             f"labels of the target range from {least} to {most}, but label_log_prob has "
             f"{predicted.label_log_prob.size(1)} columns"
         )
-    return (
-        _pad(predicted, "predicted", sizes[0], table[0:2], dtype, None if soft else known[0]),
-        _pad(target, "target", sizes[1], table[2:4], dtype, known[-1]),
-    )
+    x = _pad(predicted, "predicted", table[0:2], dtype, None if soft else known[0])
+    y = _pad(target, "target", table[2:4], dtype, known[-1])
+    if len(x.existence) != len(y.existence):
+        counts = f"{len(x.existence)} predicted graphs and {len(y.existence)} targets"
+        raise ValueError(f"there are {counts}: a loss compares them pairwise")
+    return x, y
 
 
 def check_edge_index(side: str, graph: Data) -> None:
@@ -122,29 +130,31 @@ def check_edge_index(side: str, graph: Data) -> None:
         )
 
 
-def _pad(graph: Data, side: str, sizes: Tensor, ends: list[int], dtype: torch.dtype, identity: Tensor | None) -> Padded:
+def _pad(graph: Data, side: str, ends: list[int], dtype: torch.dtype, identity: Tensor | None) -> Padded:
     """`ends`: the least and the last node of edge_index."""
     least, most = ends
     count = (graph.label_log_prob if identity is None else identity).size(0)
     if graph.edge_index.numel() and not 0 <= least <= most < count:
         wrong = least if least < 0 else most
         raise ValueError(f"edge_index of the {side} graph refers to node {wrong}, but it has {count} nodes")
-    if sizes.device.type == "cpu":  # elsewhere it would cost a wait for the device
+    if graph.edge_index.device.type == "cpu":  # elsewhere it would cost a wait for the device
         _check_values(side, graph)
-    padding = Padding.of_counts(sizes)
+    padding = Padding.of_counts(_sizes(graph, count))
     (graphs, nodes), index, dense = padding.mask.shape, padding.index, padding.dense
-    source, target = graph.edge_index.long() if index is None else index[graph.edge_index.long()]
-    ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=sizes.device)
+    rows = graphs * nodes
+    edge_index = graph.edge_index.long().contiguous()
+    source, target = edge_index if index is None else index[edge_index]
+    ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=source.device)
     weight = graph.edge_weight.to(dtype) if "edge_weight" in graph else ones[: source.size(0)]
     chain = None
     if nodes and is_chain(graph.edge_index):
-        chain = weight.new_zeros(graphs * nodes).index_add(0, source, weight).view(graphs, nodes)[:, :-1]
+        chain = weight.new_zeros(rows).index_add(0, source, weight).view(graphs, nodes)[:, :-1]
     return Padded(
         existence=dense(graph.existence.to(dtype) if "existence" in graph else ones[:count]),
         identity=None if identity is None else dense(identity),
         probability=dense(graph.label_log_prob.to(dtype).exp()) if identity is None else None,
         activation=dense(graph.activation.to(dtype)) if "activation" in graph else None,
-        edges=Edges((graphs, nodes), source, target, weight, chain),
+        edges=Edges((graphs, nodes), Assignment(source, target, weight, rows, rows, checked=False), chain),
     )
 
 
@@ -173,25 +183,22 @@ def _check_fields(side: str, graph: Any, needed: str, *, like: Data) -> None:
     for field, shape in shapes.items():
         if not isinstance(graph.get(field), Tensor):
             continue
-        if graph[field].device != like.edge_index.device:
-            raise ValueError(
-                f"{field} of the {side} graph is on {graph[field].device}, but edge_index of the predicted one "
-                f"is on {like.edge_index.device}: move one of them"
-            )
+        name = f"{field} of the {side} graph"
+        same_device(name, graph[field], "edge_index of the predicted one", like.edge_index)
         given = list(graph[field].shape)
         if len(given) != len(shape) or shape[0] not in ("_", given[0]):
             wanted = ", ".join(map(str, shape))
-            raise ValueError(f"{field} of the {side} graph must have shape [{wanted}], but has {given}")
+            raise ValueError(f"{name} must have shape [{wanted}], but has {given}")
 
 
 def _check_values(side: str, graph: Data) -> None:
     """Refuses what is no probability, or no weight."""
     for field, most in (("existence", 1.0), ("edge_weight", float("inf"))):
         if field in graph and graph[field].numel():
-            ends = [float(end) for end in graph[field].detach().aminmax()]
-            if not 0 <= ends[0] <= ends[1] <= most + 1e-6:
+            low, high = (float(end) for end in graph[field].detach().aminmax())
+            if not 0 <= low <= high <= most + 1e-6:
                 raise ValueError(
-                    f"{field} of the {side} graph must lie in [0, {most:g}], but ranges from {ends[0]} to {ends[1]}"
+                    f"{field} of the {side} graph must lie in [0, {most:g}], but ranges from {low} to {high}"
                 )
     if "label_log_prob" in graph and graph.label_log_prob.numel():
         log_prob = graph.label_log_prob.detach()

@@ -62,9 +62,8 @@ def alternating_sinkhorn(
     `dustbin`, the potentials of the last row and of the last column are held at 0.
     Shapes: costs [B, n, m], source [B, n], target and start [B, m]; returns [B, n], [B, m].
     """
-    schedule: Schedule = [(ROWS, PLAIN), (COLUMNS, PLAIN)] * iterations
-    starts = source, start  # that of the rows is not read
-    return _Sinkhorn.apply(*costs, source, target, schedule, dustbin, *starts)  # type: ignore[no-any-return,no-untyped-call]
+    schedule: Schedule = [(ROWS, PLAIN), (COLUMNS, PLAIN)] * iterations  # the start of the rows is not read
+    return _Sinkhorn.apply(*costs, source, target, schedule, dustbin, source, start)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def averaged_sinkhorn(
@@ -107,7 +106,7 @@ def transport_plan(
     costs: Costs, source: Tensor, target: Tensor, row: Tensor, column: Tensor, *, corner: bool = True
 ) -> Tensor:
     """The plan that potentials make, [B, n, m]; with 0 in place of its last entry unless `corner`."""
-    return _Plan.apply(*costs, source, target, row, column, corner)  # type: ignore[no-any-return,no-untyped-call]
+    return _Plan.apply(corner, *costs, source, target, row, column)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Sinkhorn(torch.autograd.Function):
@@ -177,47 +176,38 @@ def _each_run(apply: Callable[..., Tensor], factors: tuple[float, ...], *states:
 
 class _Plan(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        scaled: Tensor,
-        kernel: Tensor | None,
-        source: Tensor,
-        target: Tensor,
-        row: Tensor,
-        column: Tensor,
-        corner: bool,
-    ) -> Tensor:
-        result = _entries(scaled, kernel, source, target, row, column)
-        if not corner:
-            result[:, -1, -1] = 0
-        ctx.corner, ctx.weighed = corner, any(ctx.needs_input_grad[2:4])
-        ctx.save_for_backward(result, *((scaled, kernel, source, target, row, column) if ctx.weighed else ()))
+    def forward(ctx: Any, corner: bool, *parts: Any) -> Tensor:  # as `_entries` takes them
+        result = _entries(corner, *parts)
+        ctx.corner, ctx.weighed = corner, any(ctx.needs_input_grad[3:5])
+        ctx.save_for_backward(result, *(parts if ctx.weighed else ()))
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        result, *rest = ctx.saved_tensors
+        result, *parts = ctx.saved_tensors
         moved = grad * result
         by_source = by_target = None
         if ctx.weighed:
-            scaled, kernel, source, target, row, column = rest
+            scaled, kernel, source, target, row, column = parts
             ones = torch.ones_like(source), torch.ones_like(target)
-            ratio = _entries(scaled, kernel, *ones, row, column).mul_(grad)  # per unit of both weights, which may be 0
-            if not ctx.corner:
-                ratio[:, -1, -1] = 0
+            ratio = _entries(ctx.corner, scaled, kernel, *ones, row, column).mul_(grad)  # weights may be 0
             by_source = torch.bmm(target[:, None, :], ratio.mT)[:, 0]
             by_target = torch.bmm(source[:, None, :], ratio)[:, 0]
         by_row, by_column = moved.sum(2), moved.sum(1)
-        return moved.neg_(), None, by_source, by_target, by_row, by_column, None
+        return None, moved.neg_(), None, by_source, by_target, by_row, by_column
 
 
 def _entries(
-    scaled: Tensor, kernel: Tensor | None, source: Tensor, target: Tensor, row: Tensor, column: Tensor
+    corner: bool, scaled: Tensor, kernel: Tensor | None, source: Tensor, target: Tensor, row: Tensor, column: Tensor
 ) -> Tensor:
-    """The plan, [B, n, m]."""
+    """The plan, [B, n, m]; with 0 in place of its last entry unless `corner`."""
     if kernel is None:
-        ratio = (row[:, :, None] + column[:, None, :]).sub_(scaled).clamp_(max=BOUND).exp_()
-        return ratio.mul_(source[:, :, None]).mul_(target[:, None, :]).to(source.dtype)
-    row, column = (source * row.exp()).to(kernel.dtype), (target * column.exp()).to(kernel.dtype)
-    return (kernel * column[:, None, :]).mul_(row[:, :, None])
+        result = (row[:, :, None] + column[:, None, :]).sub_(scaled).clamp_(max=BOUND).exp_()
+        result = result.mul_(source[:, :, None]).mul_(target[:, None, :]).to(source.dtype)
+    else:
+        row, column = (source * row.exp()).to(kernel.dtype), (target * column.exp()).to(kernel.dtype)
+        result = (kernel * column[:, None, :]).mul_(row[:, :, None])
+    if not corner:
+        result[:, -1, -1] = 0
+    return result

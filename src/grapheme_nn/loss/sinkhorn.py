@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from grapheme_nn.graph import same_device
 from grapheme_nn.loss.potentials import Costs, alternating_sinkhorn, transport_plan, with_kernels
 
 
@@ -172,14 +173,13 @@ def _check_sides(cost: Tensor, *sides: Tensor | None) -> None:
         raise ValueError(f"cost must be floats of shape [B, n, m], but is {cost.dtype} {list(cost.shape)}")
     names = "source_mask", "target_mask", "the tensor of deletion costs", "the tensor of insertion costs"
     for name, side, size in zip(names, sides, 2 * cost.shape[1:], strict=False):
-        kind = "bool" if name.endswith("mask") else "numbers"
         if side is None:
             continue
+        kind = "bool" if name.endswith("mask") else "numbers"
         if side.shape != (cost.size(0), size) or (kind == "bool" and side.dtype != torch.bool):
             wanted = f"{kind} of shape {[cost.size(0), size]}"
             raise ValueError(f"{name} must be {wanted}, but is {side.dtype} {list(side.shape)}")
-        if side.device != cost.device:
-            raise ValueError(f"{name} is on {side.device}, but cost is on {cost.device}: move one of them")
+        same_device(name, side, "cost", cost)
 
 
 def check_options(iterations: int, temperature: float = 1.0) -> None:

@@ -8,9 +8,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch_geometric.data import Data
 
-from grapheme_nn.loss.edge_overlap import edge_term
 from grapheme_nn.loss.mean_embedding import agreement, context, embedding_term
-from grapheme_nn.loss.padded import Padded, pad_pair
+from grapheme_nn.loss.padded import Edges, Padded, pad_pair
 from grapheme_nn.loss.potentials import Costs, averaged_sinkhorn, symmetric_sinkhorn, transport_plan, with_kernels
 from grapheme_nn.loss.sinkhorn import check_options, with_void
 from grapheme_nn.loss.softmin import BOUND
@@ -143,7 +142,7 @@ class StructuralLoss(torch.nn.Module):
             costs = with_kernels(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
             node, plans = _transport(costs, x.existence, y.existence, self.iterations)
             node = node * self.temperature
-            edge, density = edge_term(plans, x.edges, y.edges), (_density(x_side) - _density(y_side)).abs()
+            edge, density = _edge_term(plans, x.edges, y.edges), (_density(x_side) - _density(y_side)).abs()
             clique = 0.3 * density[0] + 0.7 * density[1]
             total = self.node * node + self.edge * edge + self.clique * clique
             embedding = torch.zeros_like(total)
@@ -222,6 +221,13 @@ def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tup
     mass = mass + (void_x - void) + (void_y - void)
     value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + mass / 2
     return value.to(x.dtype), [x_x, y_y, x_y]
+
+
+def _edge_term(plans: list[Tensor], x: Edges, y: Edges) -> Tensor:
+    """E, [B], under the plans of x and x, y and y, x and y."""
+    (x_on_x, _), (y_on_y, _) = x.overlap(x, plans[0]), y.overlap(y, plans[1])
+    x_on_y, y_on_x = x.overlap(y, plans[2])
+    return x.total((x_on_x - x_on_y).square()) + y.total((y_on_y - y_on_x).square())
 
 
 def _density(side: _Side) -> Tensor:

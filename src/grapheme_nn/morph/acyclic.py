@@ -40,8 +40,7 @@ def acyclic_clusters(
     refused = np.zeros(accepted.size, dtype=bool)
     cluster = _components(pairs[:, chosen], num_nodes, "weak")
     component = _components(cluster[edges], num_nodes, "strong")[cluster]  # per node
-    clusters_inside = np.bincount(component[np.unique(cluster, return_index=True)[1]], minlength=num_nodes)
-    cyclic = clusters_inside > 1
+    cyclic = np.bincount(component[np.unique(cluster, return_index=True)[1]], minlength=num_nodes) > 1
     if cyclic.any():
         forest = chosen[spanning_forest(pairs[:, chosen], order[chosen], num_nodes)]
         inside = cyclic[component[pairs[0, forest]]]
@@ -59,8 +58,7 @@ def spanning_forest(pairs: Pairs, order: Integers, num_nodes: int) -> Integers:
     cost = order.max(initial=0) - order + 1
     tree = minimum_spanning_tree(coo_array((cost.astype(np.float64), tuple(pairs)), shape=(num_nodes, num_nodes)))
     by_cost = np.argsort(cost)
-    found: Integers = by_cost[np.searchsorted(cost, tree.data.astype(np.int64), sorter=by_cost)]
-    return found
+    return by_cost[np.searchsorted(cost, tree.data.astype(np.int64), sorter=by_cost)]  # type: ignore[no-any-return]
 
 
 def rooted(pairs: Pairs, num_nodes: int) -> tuple[Integers, Integers]:
@@ -71,16 +69,13 @@ def rooted(pairs: Pairs, num_nodes: int) -> tuple[Integers, Integers]:
     tree = _components(pairs, num_nodes, "weak")
     root = np.unique(tree, return_index=True)[1]
     # One more node above all roots makes one tree of them, so that one search finds all parents.
-    above = np.stack([np.full_like(root, num_nodes), root])
-    ends = np.concatenate([pairs, above], axis=1)
-    label = np.concatenate([np.arange(pairs.shape[1]), np.full(root.size, -1)]) + 2
-    matrix = coo_array((label, tuple(ends)), shape=(num_nodes + 1, num_nodes + 1)).tocsr()
+    ends = np.concatenate([pairs, np.stack([np.full_like(root, num_nodes), root])], axis=1)
+    matrix = coo_array((np.ones(ends.shape[1]), tuple(ends)), shape=(num_nodes + 1, num_nodes + 1)).tocsr()
     _, parent = breadth_first_order(matrix, num_nodes, directed=False, return_predecessors=True)
     parent = parent[:num_nodes].astype(np.int64)
     pair = np.full(num_nodes, -1)
     near, far = pairs
-    downward = parent[far] == near
-    pair[np.where(downward, far, near)] = np.arange(pairs.shape[1])
+    pair[np.where(parent[far] == near, far, near)] = np.arange(pairs.shape[1])
     return np.where(parent == num_nodes, -1, parent), pair
 
 
@@ -153,5 +148,4 @@ def _around(
 def _components(edges: Pairs, num_nodes: int, kind: Literal["strong", "weak"]) -> Integers:
     """The component of each node, [n]."""
     matrix = coo_array((np.ones(edges.shape[1], dtype=np.int8), tuple(edges)), shape=(num_nodes, num_nodes))
-    label: NDArray[np.int32] = connected_components(matrix.tocsr(), connection=kind)[1]
-    return label.astype(np.int64)
+    return connected_components(matrix.tocsr(), connection=kind)[1].astype(np.int64)  # type: ignore[no-any-return]

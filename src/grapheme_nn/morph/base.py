@@ -92,9 +92,8 @@ class Morph(Lazy):
         **own: Any,
     ) -> "Morph":
         """The graph that this one becomes by a change, with all that travels along a chain."""
-        losses = dict(self.losses)
-        for name, value in own.pop("losses", {}).items():
-            losses[name] = losses[name] + value if name in losses else value
+        added = own.pop("losses", {})
+        losses = self.losses | {name: value + self.losses.get(name, 0) for name, value in added.items()}
         sampled = own.pop("log_probability", None)
         if self.log_probability is not None:
             sampled = self.log_probability if sampled is None else sampled + self.log_probability
@@ -177,8 +176,8 @@ class Morph(Lazy):
         if self.order is not None:
             return self.order
         owner = self.owner
-        if not is_chain(self.edge_index) and bool((self.edge_index[0] >= self.edge_index[1]).any()):
-            backward = self.edge_index[0] >= self.edge_index[1]
+        backward = self.edge_index[0] >= self.edge_index[1]
+        if bool(backward.any()):
             place = torch.arange(self.num_nodes, device=owner.device)
             unordered = torch.zeros_like(place).index_put_((owner[self.edge_index[0, backward]],), place.new_ones(()))
             place = torch.where(unordered[owner].bool(), levels(self.edge_index, self.num_nodes), place)
@@ -199,8 +198,7 @@ class Morph(Lazy):
     @cached_property
     def _forward(self) -> Tensor:
         """Which edges point forward in the order, bool [e]."""
-        forward: Tensor = self.place[self.edge_index[0]] < self.place[self.edge_index[1]]
-        return forward
+        return self.place[self.edge_index[0]] < self.place[self.edge_index[1]]
 
     @cached_property
     def structure_edges(self) -> Tensor:

@@ -31,7 +31,7 @@ class Lift(Operator):
         change = graph.assignment
         x = fine.x + self.linear(change.lift(graph.x))
         whole = torch.ones_like(change.weight)
-        back = Assignment.unchecked(change.target, change.source, whole, change.num_targets, change.num_sources)
+        back = Assignment(change.target, change.source, whole, change.num_targets, change.num_sources, checked=False)
         own = {"order": fine.order, "existence": fine.existence, "unit": fine.unit}
         morph = graph.changed(x, fine.edge_index, fine.edge_weight, fine.batch, back, **own)
         known = {name: fine.__dict__[name] for name in ("is_chain", "padding") if name in fine.__dict__}

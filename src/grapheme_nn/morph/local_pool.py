@@ -57,7 +57,7 @@ class LocalPool(Operator):
         mass = scatter(member, target, dim_size=k)
         # A cluster that nothing is near to is empty, and 0 / 0 is not its feature.
         weight = member / mass.clamp_min(torch.finfo(x.dtype).tiny)[target]
-        assignment = Assignment.unchecked(source, target, weight, n, k, member)
+        assignment = Assignment(source, target, weight, n, k, member, checked=False)
         edges, weights = assignment.connect(graph.edge_index, graph.edge_weight)
         of_graph = torch.arange(graph.num_graphs, device=x.device).repeat_interleave(clusters)
         batch = None if graph.batch is None else of_graph

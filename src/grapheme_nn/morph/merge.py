@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
-from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.graph import is_chain, levels
@@ -164,8 +163,7 @@ class Merge(Operator):
     def log_probability(self, graph: Morph, logit: Tensor, accepted: Tensor, pairs: Tensor) -> Tensor:
         """Log of the probability of these decisions, [graphs]."""
         log_p = logsigmoid(torch.where(accepted, logit, -logit))
-        total: Tensor = scatter(log_p, graph.owner[pairs[0]], dim_size=graph.num_graphs)
-        return total
+        return log_p.new_zeros(graph.num_graphs).index_add(0, graph.owner[pairs[0]], log_p)
 
     def morph(
         self, graph: Morph, plan: Plan, logit: Tensor, relaxed: Tensor | None = None, sampled: Tensor | None = None
@@ -186,21 +184,20 @@ class Merge(Operator):
             # A cluster is there; it would be there less if its heads were likelier to fall into others.
             heads = entries.is_head - entries.is_head.detach()
             own["existence"] = self._existence(graph, assignment, heads.new_ones(k).index_add(0, plan.cluster, heads))
-            assignment = Assignment.unchecked(assignment.source, plan.cluster, weight, n, k)
+            assignment = Assignment(assignment.source, plan.cluster, weight, n, k, checked=False)
         owner = torch.empty_like(graph.owner[:k]).scatter_(0, plan.cluster, graph.owner)
         if graph.order is not None:
             carried, _ = assignment.connect(graph.structure_edges)
             own["order"] = graph_after_graph(levels(carried, k), owner)
-        batch = None if graph.batch is None else owner
-        return graph.changed(features, edges, weights, batch, assignment, **own)
+        return graph.changed(features, edges, weights, None if graph.batch is None else owner, assignment, **own)
 
     def _soft_morph(self, graph: Morph, plan: Plan, logit: Tensor) -> Morph:
         n, entries = graph.num_nodes, memberships(plan, logit, self.reach)
-        assignment = Assignment.unchecked(entries.source, entries.head, entries.soft, n, n, entries.member)
+        assignment = Assignment(entries.source, entries.head, entries.soft, n, n, entries.member, checked=False)
         edges, weights = expected_edges(graph.edge_index, graph.edge_weight, plan, entries, self.reach)
         losses = self._losses(logit, n, int(plan.cluster.max()) + 1 if n else 0)
-        existence = self._existence(graph, assignment, entries.is_head)
-        own = {"losses": losses, "order": graph.sequence, "existence": existence}
+        own = {"losses": losses, "order": graph.sequence}
+        own["existence"] = self._existence(graph, assignment, entries.is_head)
         return graph.changed(assignment.reduce(graph.x), edges, weights, graph.batch, assignment, **own)
 
     @staticmethod

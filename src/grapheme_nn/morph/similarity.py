@@ -13,8 +13,7 @@ from grapheme_nn.sparse import row_products
 
 def pair_cosines(x: Tensor, pairs: Tensor) -> Tensor:
     """cos(x_i, x_j) of each pair: [n, d] and int64 [2, c] to [c]. A row of zeros is like nothing, without gradient."""
-    cosine: Tensor = _PairCosines.apply(x, pairs)  # type: ignore[no-untyped-call]
-    return cosine
+    return _PairCosines.apply(x, pairs)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _PairCosines(torch.autograd.Function):
@@ -50,4 +49,4 @@ class _PairCosines(torch.autograd.Function):
         # dL/dx = W x with a sparse W: an assignment whose S^T it is.
         node = torch.arange(n, device=x.device)
         sources, targets = torch.cat([near, far, node]), torch.cat([far, near, node])
-        return Assignment.unchecked(sources, targets, torch.cat([weight, weight, turned]), n, n).reduce(x), None
+        return Assignment(sources, targets, torch.cat([weight, weight, turned]), n, n, checked=False).reduce(x), None

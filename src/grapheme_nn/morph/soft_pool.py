@@ -70,11 +70,9 @@ class SoftPool(Operator):
 
 def _off_diagonal(matrices: Tensor) -> Tensor:
     """All entries off the diagonal, row by row: [graphs, k, k] to [graphs k (k - 1)]."""
-    k = matrices.size(1)
-    if k == 1:
-        return matrices.flatten()[:0]
+    graphs, k, _ = matrices.shape
     # Without its first entry, a k x k matrix read in rows of k + 1 has the diagonal as its last column.
-    return matrices.reshape(-1, k * k)[:, 1:].reshape(-1, k - 1, k + 1)[:, :, :-1].flatten()
+    return matrices.flatten(1)[:, 1:].reshape(graphs, k - 1, k + 1)[:, :, :-1].flatten()
 
 
 @dataclass(frozen=True)
@@ -144,12 +142,10 @@ class _Graphs:
             return flat.view(graphs, rows, rows), flat[place]
         n = self.owner.numel()
         key, order = (near * n + far).sort(stable=True)
-        changes = torch.ones_like(key)
-        changes[1:] = key[1:] != key[:-1]
-        entry = torch.empty_like(order).scatter_(0, order, changes.cumsum(0) - 1)
+        entry = torch.empty_like(order).scatter_(0, order, (key.diff(prepend=key[:1]) != 0).cumsum(0))
         # As many places as edges, so that the host need not know how many entries there are.
         total = torch.zeros_like(edge_weight).index_add_(0, entry, edge_weight)
-        return Assignment.unchecked(far, near, edge_weight, n, n), total[entry]
+        return Assignment(far, near, edge_weight, n, n, checked=False), total[entry]
 
     def times(self, adjacency: "Tensor | Assignment", value: Tensor, *, transposed: bool = False) -> Tensor:
         """A V, or A^T V, [N, v]."""
@@ -168,9 +164,7 @@ class _Pool(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         # Over a few columns torch's softmax is several times slower than over a few rows.
         log_member = score.T.log_softmax(dim=0).T.contiguous() if score.size(1) < 32 else score.log_softmax(dim=1)
-        member = log_member.exp()
-        if graphs.padding is not None and not graphs.padding.full:
-            member = graphs.pad(graphs.unpad(member))  # no row of padding belongs anywhere
+        member = graphs.pad(graphs.unpad(log_member.exp()))  # no row of padding belongs anywhere
         adjacency, entry = graphs.adjacency(edge_weight)
         neighbours = graphs.times(adjacency, member)
         features = graphs.pool(member, x)
