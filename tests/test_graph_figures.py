@@ -132,6 +132,7 @@ def test_a_wrong_rewrite_is_the_smallest_term_that_is_missing():
     assert confusions([wrong, inner, PRODUCT], [PRODUCT, outer, PRODUCT]) == [Confusion("1", "2", 2)]
     other = PRODUCT._replace(edges=((2, 0, 0), (1, 0, 1)))
     assert confusions([other], [PRODUCT]) == [Confusion("*(x, 1)", "*(1, x)", 1)]
+    assert confusions([PRODUCT], [X]) == [Confusion("x", "*(x, 1)", 1)]
     assert confusions([X], [EMPTY]) == [Confusion(None, "x", 1)]
     assert confusions([SHARED], [TWICE]) == [Confusion("x", None, 1)]
     assert confusions([PRODUCT], [SWAPPED]) == []

@@ -1,5 +1,7 @@
 """Graphs as text: trees of box characters for a terminal, and one node with its operands in a line."""
 
+from itertools import zip_longest
+
 from grapheme_nn.data.graphs import Graph
 
 MOST_LINES = 30
@@ -43,6 +45,16 @@ def draw(graph: Graph, most_lines: int = MOST_LINES) -> str:
     if left:
         lines.append(f"... and {left:,} more node{'s' * (left > 1)}")
     return "\n".join(lines)
+
+
+def beside(blocks: dict[str, str], width: int = 110) -> str:
+    """Named blocks of lines side by side, or one below the other where they are wider than that together."""
+    columns = [[name, *block.split("\n")] for name, block in blocks.items()]
+    widths = [max(map(len, column)) for column in columns]
+    if sum(widths) + 4 * (len(columns) - 1) > width:
+        return "\n".join("\n".join([column[0], *(f"    {line}" for line in column[1:])]) for column in columns)
+    rows = zip_longest(*columns, fillvalue="")
+    return "\n".join("    ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def preview(graph: Graph, most_labels: int = 8) -> str:

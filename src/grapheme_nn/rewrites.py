@@ -40,9 +40,20 @@ def _smallest(given: Graph, wanted: Graph, images: Sequence[int | None]) -> tupl
             return theirs[node], ours[in_place[node]] if node in in_place else None
         spare = Counter(ours) - Counter(theirs)
         if spare:
-            return None, min(spare, key=lambda name: (len(name), name))
+            # What is at the top stands in place of what should be there: `x` became `*(x, 1)`.
+            tops, wanted_tops = _tops(given), _tops(wanted)
+            node = min(
+                (node for node, name in enumerate(ours) if name in spare),
+                key=lambda node: (node not in tops, len(ours[node]), ours[node]),
+            )
+            return theirs[min(wanted_tops)] if node in tops and wanted_tops else None, ours[node]
     roots = [", ".join(sorted(terms, key=len)[-1:]) for terms in (theirs, ours)]
     return roots[0], roots[1]
+
+
+def _tops(graph: Graph) -> set[int]:
+    """Nodes that are operands of nothing."""
+    return set(range(len(graph.nodes))) - {source for source, _, _ in graph.edges}
 
 
 def _around(graph: Graph) -> list[list[tuple[int, int | str]]]:
