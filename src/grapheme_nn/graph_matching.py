@@ -19,7 +19,7 @@ from grapheme_nn.isomorphism import Neighbours, isomorphism, union
 RADIUS = 4  # how far around a node a neighbourhood reaches
 STEPS = 6
 # Above this many pairs of nodes, those with equal neighbourhoods are matched in the order of their numbers.
-MOST_PAIRS = 2**22
+MOST_PAIRS = 2**20
 
 
 class Matching(NamedTuple):
@@ -41,9 +41,10 @@ def match_nodes(predicted: Graph, target: Graph) -> Matching:
     views = _views(neighbours, labels)
     if count * len(target.nodes) > MOST_PAIRS:
         return judge(predicted, target, _by_equal_views(views, count))
-    same = np.array([[np.equal.outer(view[:count], view[count:])] for view in views], dtype=np.float64)[:, 0]
     # An equal label is worth one edit, an edge that is kept two; neighbourhoods only tell between what costs the same.
-    alike = same[0] + same[1:].sum(0) / (2 * len(views))
+    alike = np.equal.outer(labels[:count], labels[count:]).astype(np.float64)
+    for view in views[1:]:
+        alike += np.equal.outer(view[:count], view[count:]) / (2 * len(views))
     # A kept edge has two ends, and where nothing is matched yet, each of them may hope for its half.
     gain, best = alike + _common_edges(neighbours, labels, alike.shape), None
     for _ in range(STEPS):
@@ -113,18 +114,16 @@ def _assignment(gain: NDArray[np.float64]) -> list[int | None]:
 
 def _common_edges(neighbours: Neighbours, labels: list[int], shape: tuple[int, ...]) -> NDArray[np.float64]:
     """How many edges two nodes have in common, by type, direction and the label at the other end, [n, m]."""
-    place: dict[tuple[int, int], int] = {}
-    entries = [
-        (node, place.setdefault((kind, labels[at]), len(place)))
-        for node, around in enumerate(neighbours)
-        for at, kind in around
-    ]
+    seen: defaultdict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    for node, around in enumerate(neighbours):
+        for at, kind in around:
+            seen[kind, labels[at]][node] += 1
     common = np.zeros(shape)
-    count = np.zeros((len(place), len(labels)))
-    for node, key in entries:
-        count[key, node] += 1
-    for row in count:
-        common += np.minimum.outer(row[: shape[0]], row[shape[0] :])
+    for count in seen.values():
+        nodes, times = np.array(list(count)), np.array(list(count.values()))
+        ours = nodes < shape[0]
+        theirs = nodes[~ours] - shape[0]
+        common[np.ix_(nodes[ours], theirs)] += np.minimum.outer(times[ours], times[~ours])
     return common
 
 

@@ -108,8 +108,8 @@ def _match(ours: list[int], theirs: list[int], neighbours: Neighbours, colour: d
     found: dict[int, int] = {}
     for component in _components(ours, neighbours, colour):
         alike = waiting[tuple(sorted(colour[node] for node in component))]
-        for place, candidate in enumerate(alike):
-            images = _match_component(component, candidate, neighbours, colour)
+        for place in reversed(range(len(alike))):  # from the end, where deleting costs nothing
+            images = _match_component(component, alike[place], neighbours, colour)
             if images is not None:
                 found |= images
                 del alike[place]
