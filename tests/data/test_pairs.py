@@ -118,9 +118,9 @@ def test_the_odd_line_is_reported_even_when_it_comes_first(written):
         ("12", "the JSON is a number, but should be an object"),
         ('{"input": "a"}', "there is no key 'target'; the keys are 'input'"),
         ("{}", "there is no key 'input'; the keys are none"),
-        ('{"input": 3, "target": "b"}', "'input' must be a string, but is a number"),
-        ('{"input": "a", "target": 3}', "'target' must be a string, but is a number"),
-        ('{"input": "a", "target": null}', "'target' must be a string, but is null"),
+        ('{"input": 3, "target": "b"}', "'input' must be a string or a graph, but is a number"),
+        ('{"input": "a", "target": 3}', "'target' must be a string or a graph, but is a number"),
+        ('{"input": "a", "target": null}', "'target' must be a string or a graph, but is null"),
         ('{"input": "", "target": "b"}', "the input is empty"),
         ('{"input": "a", "target": "b", "features": 3}', "'features' must be a string or a list of strings"),
         ('{"input": "a\\ud800", "target": "b"}', "half of a surrogate pair"),
@@ -257,8 +257,14 @@ def test_any_bytes_are_read_or_met_by_a_data_error(data):
 
 
 small_json = st.none() | st.booleans() | st.floats() | st.text()
-json_values = small_json | st.lists(small_json, max_size=2)
-keys = st.sampled_from(["input", "target", "features", "input_polish", "expected_result", "expected_symbolic"])
+nearly_edges = st.lists(st.lists(st.integers(-1, 3) | small_json, max_size=4), max_size=3)
+nearly_graphs = st.fixed_dictionaries(
+    {"nodes": st.lists(st.text(max_size=2), max_size=3) | small_json},
+    optional={"edges": nearly_edges | small_json, "directed": small_json, "edge": st.none()},
+)
+json_values = small_json | st.lists(small_json, max_size=2) | nearly_graphs
+names = ["input", "target", "features", "input_polish", "expected_result", "expected_symbolic", "nodes", "edges"]
+keys = st.sampled_from(names)
 
 
 @given(st.lists(st.dictionaries(keys, json_values) | json_values, min_size=1))

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grapheme_nn.cli.sentences import Unusable, say
-from grapheme_nn.data import Pair
+from grapheme_nn.data import Graph, Pair
 
 if TYPE_CHECKING:
     from grapheme_nn.graph import Unit
@@ -37,17 +37,23 @@ class Models:
 
     def transform(
         self, pairs: Sequence[Pair], source: object, batch_size: int, *, scores: bool = False
-    ) -> tuple[list[str], list[float] | None]:
+    ) -> tuple[Sequence[str | Graph], list[float] | None]:
         """What the inputs become, and where wished how sure that is; `source` is where they come from."""
         from grapheme_nn.model import transform_ensemble
 
+        inputs: list[Any] = [pair.input for pair in pairs]
+        for folder, model in zip(self.folders, self.models, strict=True):
+            check_kind(folder, "reads", str(model.config.input_unit), source, inputs)
         features = self._features(pairs, source)
-        texts = [pair.input for pair in pairs]
         if len(self.models) > 1:
-            return transform_ensemble(self.models, texts, features=features, batch_size=batch_size)
+            return transform_ensemble(self.models, inputs, features=features, batch_size=batch_size)
         if scores:
-            return self.models[0].transform(texts, features=features, batch_size=batch_size, return_scores=True)
-        return self.models[0].transform(texts, features=features, batch_size=batch_size), None
+            return self.models[0].transform(inputs, features=features, batch_size=batch_size, return_scores=True)
+        return self.models[0].transform(inputs, features=features, batch_size=batch_size), None
+
+    def check_targets(self, targets: Sequence[str | Graph], source: object) -> None:
+        """That the targets are of the kind that the models make."""
+        check_kind(self.folders[0], "makes", str(self.target_unit), source, targets)
 
     def _features(self, pairs: Sequence[Pair], source: object) -> list[tuple[str, ...]] | None:
         given = any(pair.features for pair in pairs)
@@ -63,3 +69,17 @@ class Models:
             say(f"warning: {source} has features, but {self.folders[0]} was trained without, so they change nothing")
             self._warned = True
         return [pair.features for pair in pairs]
+
+
+def check_kind(folder: Path, does: str, unit: str, source: object, sides: Sequence[str | Graph]) -> None:
+    """That inputs, or targets, are graphs where the model's unit says so, and texts where not."""
+    for side in sides:
+        if isinstance(side, Graph) != (unit == "graph"):
+            from grapheme_nn.drawing import preview
+
+            given = preview(side) if isinstance(side, Graph) else f"the text {side!r}"
+            if unit == "graph":
+                way_out = 'graphs, such as {"nodes": ["+", "x", "1"], "edges": [[1, 0, 0], [2, 0, 1]]}'
+            else:
+                way_out = "texts"
+            raise Unusable(f"{folder} {does} {way_out}, but {source} has {given}")

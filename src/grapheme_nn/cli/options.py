@@ -32,5 +32,5 @@ Columns = Annotated[
         callback=_understood,
     ),
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="How many texts go through the model together.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="How many inputs go through the model together.")]
 SkipBadLines = Annotated[bool, typer.Option("--skip-bad-lines", help="Leave bad lines out, and say so.")]

@@ -1,17 +1,18 @@
-"""`grapheme predict`: streaming inference, from lines of text to what a model makes of them."""
+"""`grapheme predict`: streaming inference, from lines of text or graphs to what a model makes of them."""
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from grapheme_nn.cli.options import BatchSize, Columns, Model, Others, SkipBadLines
 from grapheme_nn.cli.sentences import say
-from grapheme_nn.data import DataError, stream_inputs
+from grapheme_nn.data import DataError, Graph, stream_inputs
 
 # What a line of TSV cannot hold.
 ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -20,7 +21,7 @@ ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 def predict(
     model: Model,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Lines of text, TSV or JSONL; - is the standard input.")
+        Path, typer.Argument(metavar="FILE", help="Lines of text, TSV, JSONL or graphs; - is the standard input.")
     ] = Path("-"),
     others: Others = None,
     scores: Annotated[bool, typer.Option("--scores", help="Add a column: how sure the model is, 0 to 1.")] = False,
@@ -28,9 +29,11 @@ def predict(
     batch_size: BatchSize = 256,
     skip_bad_lines: SkipBadLines = False,
 ) -> None:
-    """Print input and output for every line, with a tab between.
+    """Print input and output for every line, with a tab between; where one is a graph, a JSON object for every line.
 
-    A tab or the end of a line inside a text is printed as \\t, \\n or \\r. Lines are answered as they come.
+    A tab or the end of a line inside a text is printed as \\t, \\n or \\r. Lines are answered as they come. A graph by
+    itself, {"nodes": ..., "edges": ...}, is answered by one; the answer to {"input": GRAPH, "id": 7} is
+    {"id": 7, "output": GRAPH}, with all other keys as they came.
 
     Example: echo 'March 5th, 2024' | grapheme predict dates --scores
     """
@@ -44,13 +47,27 @@ def predict(
                 say(pairs.report())
             for start in range(0, len(pairs), batch_size):
                 batch = pairs[start : start + batch_size]
-                texts, sure = models.transform(batch, name, batch_size, scores=scores)
-                columns_out = [[pair.input for pair in batch], texts]
-                if scores and sure is not None:
-                    columns_out.append([f"{score:.4f}" for score in sure])
-                for row in zip(*columns_out, strict=True):
-                    out.write(("\t".join(value.translate(ESCAPES) for value in row) + "\n").encode())
+                made, sure = models.transform(batch, name, batch_size, scores=scores)
+                scored = sure if scores and sure is not None else [None] * len(batch)
+                rest = pairs.others[start : start + batch_size]
+                for pair, output, score, other in zip(batch, made, scored, rest, strict=True):
+                    # What JSON escapes, half a surrogate pair in a key that is not ours, is escaped here too.
+                    out.write(f"{answer(pair.input, output, score, other)}\n".encode(errors="backslashreplace"))
                 out.flush()
+
+
+def answer(given: str | Graph, output: str | Graph, score: float | None, other: dict[str, Any] | None) -> str:
+    """The line for one input; `other` is what else its line says, None where it is no JSON object or a graph alone."""
+    if isinstance(given, str) and isinstance(output, str):
+        values = [given, output] if score is None else [given, output, f"{score:.4f}"]
+        return "\t".join(value.translate(ESCAPES) for value in values)
+    result: Any = output.as_dict() if isinstance(output, Graph) else output
+    row: dict[str, Any] = {"input": given} if isinstance(given, str) else {}
+    row |= {**(other or {}), "output": result}
+    if score is not None:
+        row["score"] = round(score, 4)
+    alone = other is None and score is None and isinstance(given, Graph) and isinstance(output, Graph)
+    return json.dumps(result if alone else row, ensure_ascii=False)
 
 
 @contextmanager

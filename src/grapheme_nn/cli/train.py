@@ -1,16 +1,17 @@
 """`grapheme train`: from a file of pairs to the folder of a model."""
 
+import json
 import os
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from grapheme_nn.cli.options import Columns, SkipBadLines
 from grapheme_nn.cli.sentences import Unusable, WrongUse, say
-from grapheme_nn.data import Pair, hold_out, overlap, read_pairs
+from grapheme_nn.data import Graph, Pair, hold_out, overlap, read_pairs
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 # The units as `graph` has them, which would take torch along.
 Unit = StrEnum("Unit", ["codepoint", "cluster", "decomposed", "symbol"])
+LONGEST_LINE = 2_000  # of a command that is shown
 Preset = StrEnum("Preset", ["small", "base"])
 
 
@@ -50,7 +52,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is in FOLDER.")] = False,
     skip_bad_lines: SkipBadLines = False,
 ) -> None:
-    """Learn from pairs of texts, and write a folder with the model.
+    """Learn from pairs of texts or graphs, and write a folder with the model.
 
     Example: grapheme train pairs.tsv --dev dev.tsv --out model
     """
@@ -117,15 +119,29 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
         f"dev exact match {result.best_dev_exact_match:.2%} in epoch {result.best_epoch} of {result.epochs}, "
         f"{result.seconds:,.0f} s, {result.parameters:,} parameters: the model is in {out}"
     )
-    say(f"use it: {_use(pairs[0], out)}")
+    say(f"use it: {_use(pairs, out)}")
 
 
-def _use(pair: Pair, out: Path) -> str:
+def _use(pairs: list[Pair], out: Path) -> str:
     """A command that tries the model."""
+    pair = pairs[0]
+    if isinstance(pair.input, Graph):
+        pair = min(pairs, key=lambda pair: len(pair.input.nodes) if isinstance(pair.input, Graph) else 0)
+        line = json.dumps(_json_input(pair), ensure_ascii=False)
+        if len(line) > LONGEST_LINE:
+            return f"grapheme predict {quote(str(out))} FILE.jsonl"
+        return f"printf '%s\\n' {quote(line)} | grapheme predict {quote(str(out))}"
     if pair.features:
         line = quote(f"{pair.input}\\t{';'.join(pair.features)}\\n")
         return f"printf {line} | grapheme predict {quote(str(out))} --columns input,features"
     return f"echo {quote(pair.input)} | grapheme predict {quote(str(out))}"
+
+
+def _json_input(pair: Pair) -> dict[str, Any]:
+    """What a line for `predict` says: a graph by itself, or with its features."""
+    assert isinstance(pair.input, Graph)
+    graph = pair.input.as_dict()
+    return {"input": graph, "features": list(pair.features)} if pair.features else graph
 
 
 def _held_out(data: Path, pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
@@ -153,7 +169,14 @@ def _read(file: Path, columns: str | None, skip_bad_lines: bool) -> list[Pair]:
 
 def _shown(pair: Pair) -> str:
     features = f" ({' '.join(pair.features)})" if pair.features else ""
-    return f"{pair.input!r}{features} -> {pair.target!r}"
+    given, wanted = (_side(side) for side in pair[:2])
+    return f"{given}{features} -> {wanted}"
+
+
+def _side(side: str | Graph) -> str:
+    from grapheme_nn.drawing import preview
+
+    return preview(side) if isinstance(side, Graph) else repr(side)
 
 
 def _check_out(out: Path, resume: bool, overwrite: bool) -> None:

@@ -2,7 +2,8 @@
 
 Three kinds of file are told apart by looking at what is inside; the kind that most lines have is the file's:
 
-    JSONL pairs       {"input": "abc", "target": "ab"}, perhaps with "features", a string or a list of strings
+    JSONL pairs       {"input": "abc", "target": "ab"}, perhaps with "features", a string or a list of strings; in place
+                      of a text there may be a graph, {"nodes": [...], "edges": [...]}, then in all lines (see `Graph`)
     JSONL curriculum  {"input_polish": "+ 1 2", "expected_result": 3}, or "expected_symbolic" with a string
     TSV               input, target and perhaps features between tabs: any line with a tab is TSV
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
 from grapheme_nn.data.features import split_features
-from grapheme_nn.data.graphs import Graph
+from grapheme_nn.data.graphs import Graph, kind_of
 
 Kind = Literal["TSV", "JSONL pairs", "JSONL curriculum"]
 Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
@@ -28,6 +29,8 @@ KEYS: dict[Kind, tuple[str, tuple[str, ...]]] = {
     "JSONL pairs": ("input", ("target",)),
     "JSONL curriculum": ("input_polish", ("expected_result", "expected_symbolic")),
 }
+# What a line of inputs alone has, and plain text has not: the last two are those of a graph by itself.
+INPUT_KEYS = {"input", "input_polish", "nodes", "edges"}
 MOST_REPORTED = 20
 MARK = b"\xef\xbb\xbf"  # of the byte order, which some programs put before UTF-8
 
@@ -37,7 +40,7 @@ class DataError(ValueError):
 
 
 class Pair(NamedTuple):
-    """A text and what it shall become."""
+    """A text or a graph and what it shall become."""
 
     input: str | Graph
     target: str | Graph
@@ -48,6 +51,8 @@ class Pairs(list[Pair]):
     """The pairs of a file, in its order."""
 
     skipped: tuple[str, ...] = ()  # `file:line: reason` of each bad line that was left out
+    # Of inputs, for each pair: what else its JSON line says, such as an id; None where the line is no such object.
+    others: tuple[dict[str, Any] | None, ...] = ()
 
     def report(self) -> str:
         """What was left out: the first bad lines and how many there are; empty where nothing was."""
@@ -64,7 +69,7 @@ def read_pairs(path: Source, *, columns: str | None = None, skip_bad_lines: bool
     `columns` names the columns of a TSV, such as `input,features,target`; `_` leaves one out. Without it they are
     `input,target` or `input,target,features`, as many as most lines have. JSONL has its own names, so there it does
     nothing. Text must be UTF-8 (a byte-order mark and CRLF are accepted); values keep all their spaces. A target may
-    be the empty string, an input may not. Empty lines at the end do not count.
+    be the empty string or the empty graph, an input may not. Empty lines at the end do not count.
 
     All bad lines are collected into one `DataError`; with `skip_bad_lines` the good ones are returned, and `.skipped`
     and `.report()` of the result speak of the others.
@@ -76,7 +81,8 @@ def read_inputs(source: Source, *, columns: str | None = None, skip_bad_lines: b
     """The inputs of a file or an open stream, as pairs whose target is empty where the source has none.
 
     As `read_pairs`, but the target may be missing, so that the file a model was trained on, the same without its
-    targets, and plain lines of text all do: a TSV has the columns that `columns` names, or those less `target`.
+    targets, and plain lines of text all do: a TSV has the columns that `columns` names, or those less `target`. A line
+    may also be a graph by itself, `{"nodes": [...], "edges": [...]}`.
     """
     return _read(source, columns, skip_bad_lines, with_target=False)
 
@@ -126,24 +132,46 @@ def parse(
     votes = Counter(_kind(line, with_target) for line in lines.values() if line)
     kind: Kind = votes.most_common(1)[0][0] if votes else "TSV"
     layouts = _layouts(named, lines.values(), with_target)
-    pairs = Pairs()
+    found: dict[int, tuple[Pair, dict[str, Any] | None]] = {}
+    other: dict[str, Any] | None
     for number, line in lines.items():
         try:
             if not line:
                 raise _BadLine("the line is empty")
             if kind == "TSV":
-                pair = _from_tsv(line, layouts, with_target)
+                pair, other = _from_tsv(line, layouts, with_target), None
             elif "\t" in line:
                 raise _BadLine(f"this is a line of TSV, but most lines of the file are {kind}")
             else:
-                pair = _from_json(line, kind, with_target)
-            if not pair.input:
+                pair, other = _from_json(line, kind, with_target)
+            if is_empty(pair.input):
                 raise _BadLine("the input is empty")
-            pairs.append(pair)
+            found[number] = pair, other
         except _BadLine as error:
             bad[number] = str(error)
+    if kind == "JSONL pairs":
+        for number, reason in _odd_sides({number: pair for number, (pair, _) in found.items()}, with_target):
+            bad[number] = reason
+            del found[number]
+    pairs = Pairs(pair for pair, _ in found.values())
+    pairs.others = () if with_target else tuple(other for _, other in found.values())
     pairs.skipped = tuple(f"{name}:{number}: {bad[number]}" for number in sorted(bad))
     return pairs
+
+
+def _odd_sides(pairs: dict[int, Pair], with_target: bool) -> list[tuple[int, str]]:
+    """The lines whose input or target is a text where those of most are graphs, or the other way round, and why."""
+    odd: dict[int, str] = {}
+    for side in ("input", "target") if with_target else ("input",):
+        votes = Counter(isinstance(getattr(pair, side), Graph) for pair in pairs.values())
+        if len(votes) < 2:
+            continue
+        is_graph = votes.most_common(1)[0][0]
+        this, most = ("a string", "a graph") if is_graph else ("a graph", "a string")
+        for number, pair in pairs.items():
+            if isinstance(getattr(pair, side), Graph) != is_graph:
+                odd.setdefault(number, f"{side!r} is {this}, but in most lines of the file it is {most}")
+    return list(odd.items())
 
 
 def _load(source: Source) -> tuple[str, bytes]:
@@ -215,7 +243,7 @@ def _kind(line: str, with_target: bool) -> Kind:
             value = json.loads(line)
         except (ValueError, RecursionError):
             return "TSV"
-        if not isinstance(value, dict) or not value.keys() & {"input", "input_polish"}:
+        if not isinstance(value, dict) or not value.keys() & INPUT_KEYS:
             return "TSV"
     return "JSONL curriculum" if '"input_polish"' in line else "JSONL pairs"
 
@@ -233,7 +261,8 @@ def _from_tsv(line: str, layouts: dict[int, tuple[str, ...]], with_target: bool)
     return Pair(row["input"], row.get("target", ""), split_features(row.get("features", "")))
 
 
-def _from_json(line: str, kind: Kind, with_target: bool) -> Pair:
+def _from_json(line: str, kind: Kind, with_target: bool) -> tuple[Pair, dict[str, Any] | None]:
+    """The pair, and what else the line says; None where the line is a graph by itself."""
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
@@ -241,7 +270,12 @@ def _from_json(line: str, kind: Kind, with_target: bool) -> Pair:
     except (ValueError, RecursionError) as error:
         raise _BadLine(f"invalid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise _BadLine(f"the JSON is {_type(value)}, but should be an object such as {{...}}")
+        raise _BadLine(f"the JSON is {kind_of(value)}, but should be an object such as {{...}}")
+    bare = (
+        not with_target and kind == "JSONL pairs" and "input" not in value and bool(value.keys() & {"nodes", "edges"})
+    )
+    if bare:
+        value = {"input": value}
     if (kind == "JSONL curriculum") != ("input_polish" in value) and value.keys() & {"input", "input_polish"}:
         raise _BadLine(f"the keys are {_keys(value)}, but most lines of the file are {kind}")
     source, answers = KEYS[kind]
@@ -261,15 +295,38 @@ def _from_json(line: str, kind: Kind, with_target: bool) -> Pair:
         features = split_features(features)
     elif not isinstance(features, list | tuple) or not all(isinstance(unit, str) for unit in features):
         raise _BadLine("'features' must be a string or a list of strings")
-    for key, text in ((source, value[source]), (answer, result)):
-        if not isinstance(text, str):
-            raise _BadLine(f"{key!r} must be a string, but is {_type(text)}")
-    pair = Pair(value[source], result, tuple(features))
+    pair = Pair(_side(source, value[source], kind), _side(answer, result, kind), tuple(features))
     try:
-        "".join((*pair[:2], *features)).encode()
+        "".join((*_texts(pair.input), *_texts(pair.target), *features)).encode()
     except UnicodeEncodeError:
         raise _BadLine("an escape such as \\ud800 is half of a surrogate pair, which is no character") from None
-    return pair
+    known = {source, *answers, "features"}
+    return pair, None if bare else {key: other for key, other in value.items() if key not in known}
+
+
+def _side(key: str, value: object, kind: Kind) -> str | Graph:
+    """The input or the target that stands at a key of a line."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and kind == "JSONL pairs":
+        try:
+            return Graph.from_dict(value)
+        except ValueError as error:
+            raise _BadLine(f"{error} (in {key!r})") from None
+    also = " or a graph" if kind == "JSONL pairs" else ""
+    raise _BadLine(f"{key!r} must be a string{also}, but is {kind_of(value)}")
+
+
+def is_empty(side: str | Graph) -> bool:
+    """Whether an input or a target is the empty text or a graph without nodes."""
+    return not (side.nodes if isinstance(side, Graph) else side)
+
+
+def _texts(side: str | Graph) -> Sequence[str]:
+    """All strings in an input or a target."""
+    if isinstance(side, str):
+        return (side,)
+    return (*side.nodes, *(kind for _, _, kind in side.edges if isinstance(kind, str)))
 
 
 def _report(problems: Sequence[str]) -> str:
@@ -285,8 +342,3 @@ def _count(bad: int) -> str:
 
 def _keys(value: dict[str, Any]) -> str:
     return ", ".join(map(repr, value)) or "none"
-
-
-def _type(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")

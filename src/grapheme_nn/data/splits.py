@@ -1,9 +1,12 @@
 """Splits of pairs: dev pairs held out by input, and batches of similar length."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from itertools import compress
+from operator import not_
 from random import Random
 
+from grapheme_nn.data.graphs import Graph
 from grapheme_nn.data.pairs import Pair
 
 # How many batches are sorted together: enough for similar lengths, few enough for batches new in every epoch.
@@ -14,13 +17,14 @@ FEWEST = 50
 
 def overlap(train: Sequence[Pair], dev: Sequence[Pair]) -> int:
     """How many pairs of `dev` ask what `train` has answered: the same input with the same features."""
-    seen = {(pair.input, pair.features) for pair in train}
-    return sum((pair.input, pair.features) in seen for pair in dev)
+    seen = {(_key(pair.input), pair.features) for pair in train}
+    return sum((_key(pair.input), pair.features) in seen for pair in dev)
 
 
 def hold_out(pairs: Sequence[Pair], share: float = 0.1, *, seed: int) -> tuple[list[Pair], list[Pair]]:
     """Two lists, the second with about a `share` of the pairs, such that no input occurs in both.
 
+    Graphs with the same nodes and edges are the same input, in whatever order the edges stand.
     Pairs with the same input stay together whatever their features, so the share is met as nearly as that allows,
     from below where possible. Both lists keep the order of `pairs`, and neither is empty.
 
@@ -31,23 +35,25 @@ def hold_out(pairs: Sequence[Pair], share: float = 0.1, *, seed: int) -> tuple[l
         raise ValueError(f"the share to hold out must lie between 0 and 1, but is {share}")
     if 0 < len(pairs) < FEWEST:
         return list(pairs), list(pairs)
-    sizes: defaultdict[str, int] = defaultdict(int)
-    for pair in pairs:
-        sizes[pair.input] += 1
+    keys = [_key(pair.input) for pair in pairs]
+    sizes: defaultdict[Hashable, int] = defaultdict(int)
+    for key in keys:
+        sizes[key] += 1
     if len(sizes) < 2:
         raise ValueError(f"cannot hold out a part of {len(sizes)} different inputs: give at least 2")
     wanted = max(1, round(share * len(pairs)))
     inputs = list(sizes)
     Random(seed).shuffle(inputs)
-    held: set[str] = set()
+    held: set[Hashable] = set()
     taken = 0
-    for text in inputs:
-        if taken + sizes[text] <= min(wanted, len(pairs) - 1):
-            held.add(text)
-            taken += sizes[text]
+    for key in inputs:
+        if taken + sizes[key] <= min(wanted, len(pairs) - 1):
+            held.add(key)
+            taken += sizes[key]
     if not held:
         held.add(min(inputs, key=sizes.__getitem__))
-    return [pair for pair in pairs if pair.input not in held], [pair for pair in pairs if pair.input in held]
+    chosen = [key in held for key in keys]
+    return list(compress(pairs, map(not_, chosen))), list(compress(pairs, chosen))
 
 
 def length_batches(lengths: Sequence[int], batch_size: int, *, seed: int, epoch: int = 0) -> list[list[int]]:
@@ -69,3 +75,8 @@ def length_batches(lengths: Sequence[int], batch_size: int, *, seed: int, epoch:
         batches += [together[at : at + batch_size] for at in range(0, len(together), batch_size)]
     random.shuffle(batches)
     return batches
+
+
+def _key(side: str | Graph) -> Hashable:
+    """What two inputs have in common where they are the same."""
+    return (side.nodes, frozenset(side.edges), side.directed) if isinstance(side, Graph) else side

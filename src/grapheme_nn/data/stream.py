@@ -17,9 +17,14 @@ def stream_inputs(
     """
     named = None if columns is None else column_names(columns, with_target=False)
     line, offset, waiting, empty = 1, 0, b"", True
+    pieces: list[bytes] = []  # of a line longer than a block: joined once, however many they are
     while True:
         block = source.read1(BLOCK)
-        waiting += block
+        pieces.append(block)
+        if block and b"\n" not in block:
+            continue
+        waiting += b"".join(pieces)
+        pieces.clear()
         # At the end of all lines empty ones do not count, so each time they wait for what may follow.
         whole = waiting[: waiting.rfind(b"\n") + 1] if block else waiting
         text = whole.rstrip(b"\r\n")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from grapheme_nn.data.features import split_features
-from grapheme_nn.data.pairs import COLUMNS, DataError, Pair
+from grapheme_nn.data.graphs import Graph
+from grapheme_nn.data.pairs import COLUMNS, DataError, Pair, is_empty
 
 
 class _Unwritable(ValueError):
@@ -19,7 +20,7 @@ def write_pairs(pairs: Iterable[Pair], path: str | os.PathLike[str]) -> None:
     """Write pairs to a `.tsv` or `.jsonl` file from which `read_pairs` reads the same pairs.
 
     The file appears whole or not at all. A TSV has a third column where any pair has features. What a TSV cannot hold,
-    a tab or the end of a line, is refused.
+    a graph, a tab or the end of a line, is refused.
     """
     path = Path(path)
     pairs = list(pairs)
@@ -47,23 +48,35 @@ def write_pairs(pairs: Iterable[Pair], path: str | os.PathLike[str]) -> None:
 
 
 def _json_line(pair: Pair) -> str:
-    if not pair.input:
+    if is_empty(pair.input):
         raise _Unwritable("its input is empty")
-    row: dict[str, Any] = {"input": pair.input, "target": pair.target}
+    row = {"input": _json_value("input", pair.input), "target": _json_value("target", pair.target)}
     if pair.features:
         row["features"] = list(pair.features)
     return json.dumps(row, ensure_ascii=False)
 
 
+def _json_value(name: str, side: str | Graph) -> Any:
+    if isinstance(side, str):
+        return side
+    try:
+        return Graph.from_dict(side.as_dict()).as_dict()
+    except ValueError as error:
+        raise _Unwritable(f"its {name} would not be read: {error}") from None
+
+
 def _tsv_line(pair: Pair, with_features: bool) -> str:
-    if not pair.input:
+    if is_empty(pair.input):
         raise _Unwritable("its input is empty")
     features = ";".join(pair.features)
     if split_features(features) != pair.features:
         raise _Unwritable(f"its features {list(pair.features)} would be cut at other places when read: write .jsonl")
-    values = (pair.input, pair.target, features)[: 2 + with_features]
-    for name, value in zip(COLUMNS, values, strict=False):
+    values = []
+    for name, value in zip(COLUMNS, (pair.input, pair.target, features)[: 2 + with_features], strict=False):
+        if isinstance(value, Graph):
+            raise _Unwritable(f"its {name} is a graph, which a TSV cannot hold: write .jsonl")
         wrong = re.search("[\t\n\r\0]|^\ufeff", value)
         if wrong:
             raise _Unwritable(f"its {name} has {wrong[0]!r} in it, which a TSV cannot hold: write .jsonl")
+        values.append(value)
     return "\t".join(values)
