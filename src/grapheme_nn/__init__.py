@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from grapheme_nn.assignment import Assignment
     from grapheme_nn.check import check_gradients, gradient_report
     from grapheme_nn.config import ModelConfig, TrainConfig
+    from grapheme_nn.data.graphs import Graph
+    from grapheme_nn.drawing import draw
     from grapheme_nn.graph import (
         UNITS,
         Unit,
@@ -18,9 +20,23 @@ if TYPE_CHECKING:
         texts_to_batch,
         topological_order,
     )
+    from grapheme_nn.graph_data import data_to_graph, graph_to_data
+    from grapheme_nn.isomorphism import is_isomorphic
     from grapheme_nn.loss import StructuralLoss, edit_distance, sinkhorn
     from grapheme_nn.model import GraphTransformNet
-    from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Operator, Rewire, SoftPool, Split, history, reinforce
+    from grapheme_nn.morph import (
+        Lift,
+        LocalPool,
+        Merge,
+        Morph,
+        Operator,
+        Rewire,
+        SoftPool,
+        Split,
+        Tour,
+        history,
+        reinforce,
+    )
     from grapheme_nn.objective import Comparison, Objective
     from grapheme_nn.predicted import PredictedGraph
     from grapheme_nn.registry import MORPHS, OBJECTIVES
@@ -34,9 +50,13 @@ _HOMES = {
     "check": "check_gradients gradient_report",
     "config": "ModelConfig TrainConfig",
     "graph": "UNITS Unit batch_to_texts graph_to_text is_acyclic levels text_to_graph texts_to_batch topological_order",
+    "data.graphs": "Graph",
+    "drawing": "draw",
+    "graph_data": "data_to_graph graph_to_data",
+    "isomorphism": "is_isomorphic",
     "loss": "StructuralLoss edit_distance sinkhorn",
     "model": "GraphTransformNet",
-    "morph": "Lift LocalPool Merge Morph Operator Rewire SoftPool Split history reinforce",
+    "morph": "Lift LocalPool Merge Morph Operator Rewire SoftPool Split Tour history reinforce",
     "objective": "Comparison Objective",
     "predicted": "PredictedGraph",
     "registry": "MORPHS OBJECTIVES",

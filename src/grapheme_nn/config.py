@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from math import inf
 
+from grapheme_nn.candidates import EDGE_KINDS
 from grapheme_nn.graph import UNITS, Unit
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
@@ -13,19 +14,18 @@ _LEAST = {"heads": 0, "patience": 0, "seed": -inf}  # that a whole number may be
 class Shape:
     """What a network is made of, as far as it does not depend on the pairs."""
 
-    loss: str = "monotone"  # a name in `OBJECTIVES`
     morphs: tuple[str, ...] = ("split",)  # names in `MORPHS`, in order; relabelling comes after them
     input_unit: Unit = "codepoint"
     target_unit: Unit = "codepoint"
     width: int = 128  # channels
     layers: int = 2
-    heads: int = 4  # of attention; 0 for none
     hidden: int = 96  # channels of the recurrence in each direction
-    dropout: float = 0.2
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value, least = getattr(self, field.name), _LEAST.get(field.name, 1)
+            if value is None:
+                continue
             if field.type is int and (not isinstance(value, int) or value < least):
                 raise ValueError(f"{field.name} must be a whole number of at least {least}, but is {value!r}")
             strings = isinstance(value, tuple) and all(isinstance(part, str) for part in value)
@@ -34,11 +34,12 @@ class Shape:
         for name in ("input_unit", "target_unit"):
             if getattr(self, name) not in UNITS:
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(UNITS)}")
-        for registry, name in ((OBJECTIVES, self.loss), *((MORPHS, morph) for morph in self.morphs)):
-            if name not in registry:
+        loss, dropout = self.__dict__["loss"], self.__dict__["dropout"]
+        for registry, name in ((OBJECTIVES, loss), *((MORPHS, morph) for morph in self.morphs)):
+            if name is not None and name not in registry:
                 registry.__missing__(name)
-        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), but is {self.dropout!r}")
+        if dropout is not None and (not isinstance(dropout, int | float) or not 0 <= dropout < 1):
+            raise ValueError(f"dropout must lie in [0, 1), but is {dropout!r}")
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,26 @@ class ModelConfig(Shape):
 
     labels: tuple[str, ...]  # the units of targets that it can spell itself; others can only be copied
     features: tuple[str, ...] = ()  # the features it was trained with, where it takes any
+    loss: str = "monotone"  # a name in `OBJECTIVES`
+    heads: int = 4  # of attention; 0 for none
+    dropout: float = 0.2
     parts: int = 2  # r: slots that a split makes of each node
     reach: int = 8  # how far ahead the slot after a slot may be, where that is predicted
+    edges: str = "operands"  # what candidate edges are, one of `EDGE_KINDS`, where targets are graphs
+    edge_types: tuple[int | str, ...] = ()  # of the edges of inputs, where these are graphs
+    target_edge_types: tuple[int | str, ...] = ()  # of the edges of targets, where these are graphs
+    undirected: bool = False  # whether target graphs are
     buckets: int = 1024  # of each hash of the embedding
     hashes: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.edges not in EDGE_KINDS:
+            raise ValueError(f"unknown edges {self.edges!r}: choose one of {', '.join(EDGE_KINDS)}")
+        for name in ("edge_types", "target_edge_types"):
+            types = getattr(self, name)
+            if not isinstance(types, tuple) or not all(isinstance(kind, int | str) for kind in types):
+                raise ValueError(f"{name} must be numbers or strings, but are {types!r:.80}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +75,10 @@ class TrainConfig(Shape):
     """How to train, and what. The defaults are those of the preset `small`."""
 
     preset: str = "small"
-    parts: int | None = None  # r; None: the smallest that covers 99.5% of the pairs
+    loss: str | None = None  # None: structural where targets are graphs, else monotone
+    heads: int | None = None  # None: none where inputs or targets are graphs, else 4
+    dropout: float | None = None  # None: 0.1 where inputs or targets are graphs, else 0.2
+    parts: int | None = None  # r; None: the smallest that covers 99.5% of the pairs; of graphs, one more
     reach: int | None = None  # None: 8, or twice as many as parts
     epochs: int | None = None  # None: as many as make 200,000 examples, and more where there are few pairs
     batch_size: int = 32  # at most; less where there are few pairs
@@ -94,6 +114,9 @@ class TrainConfig(Shape):
 class Resolved(TrainConfig):
     """A configuration in which nothing is left open."""
 
+    loss: str = "monotone"
+    heads: int = 4
+    dropout: float = 0.2
     parts: int = 1
     reach: int = 8
     epochs: int = 1

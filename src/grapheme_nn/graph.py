@@ -25,7 +25,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-Unit = Literal["codepoint", "cluster", "decomposed", "symbol"]
+Unit = Literal["codepoint", "cluster", "decomposed", "symbol", "graph"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -103,6 +103,17 @@ def identities(texts: Sequence[str], unit: Unit = "codepoint") -> list[Integers]
     nodes = _nodes(texts, unit)
     ends = np.cumsum(nodes.per_text).tolist()
     return [nodes.identity[begin:end] for begin, end in pairwise([0, *ends])]
+
+
+def label_identities(labels: Sequence[str]) -> Integers:
+    """The `x` of nodes with these labels, each one unit however long, int64 [labels]."""
+    return _identities(_codepoints("".join(labels)), _integers(map(len, labels), len(labels)))
+
+
+def type_identities(types: Sequence[int | str]) -> list[int]:
+    """The `edge_type` of edges of these types: a number is itself, a name the number that stands for it."""
+    names = iter(name_identities([kind for kind in types if isinstance(kind, str)]))
+    return [next(names) if isinstance(kind, str) else kind for kind in types]
 
 
 def name_identities(names: Sequence[str]) -> list[int]:

@@ -28,6 +28,13 @@ def is_isomorphic(one: Graph, other: Graph) -> bool:
     return isomorphism(one, other) is not None
 
 
+def is_same(one: str | Graph, other: str | Graph) -> bool:
+    """Whether two texts are equal, or two graphs isomorphic."""
+    if isinstance(one, Graph) and isinstance(other, Graph):
+        return is_isomorphic(one, other)
+    return one == other
+
+
 def isomorphism(one: Graph, other: Graph) -> list[int] | None:
     """For each node of one graph its image under a bijection that keeps labels and edges; None where there is none."""
     size = len(one.nodes)

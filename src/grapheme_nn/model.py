@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from math import exp, inf
 from os import PathLike
-from typing import Any, Literal, Self, overload
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,9 +12,13 @@ from torch import nn
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.config import ModelConfig
-from grapheme_nn.graph import Integers, chains, identities, join_units, name_identities, units_of
+from grapheme_nn.data.graphs import Graph
+from grapheme_nn.graph import Integers, join_units, name_identities, type_identities, units_of
+from grapheme_nn.graph_data import as_side, collate, encode
+from grapheme_nn.isomorphism import is_same
 from grapheme_nn.model_folder import ModelError, read_folder, write_folder
 from grapheme_nn.morph.base import Morph
+from grapheme_nn.nn.edges import edge_predictor
 from grapheme_nn.nn.encoder import Encoder
 from grapheme_nn.nn.pointer import NextPointer
 from grapheme_nn.nn.relabel import Relabel
@@ -44,6 +48,7 @@ class GraphTransformNet(nn.Module):
         self.morphs = nn.ModuleList(MORPHS[name](config) for name in config.morphs)
         self.relabel = Relabel(config, has_void=self.objective.has_void)
         self.next = NextPointer(config.width, config.reach) if self.objective.predicts_next else None
+        self.edges = edge_predictor(config) if config.target_unit == "graph" else None
 
     def forward(self, batch: Data) -> PredictedGraph:
         """The predicted graphs of a batch of DAGs with `x` int64 [n]: what each node is."""
@@ -53,83 +58,71 @@ class GraphTransformNet(nn.Module):
         predicted: PredictedGraph = self.relabel(graph)
         if self.next is not None:
             predicted = replace(predicted, next_log_prob=self.next(predicted.x, predicted.mask))
+        if self.edges is not None:
+            predicted = replace(predicted, candidates=self.edges(predicted.graph, predicted.x))
         return predicted
 
     def decode(self, predicted: PredictedGraph) -> Batch:
         """The hard graphs that predicted ones mean: a PyG batch with `x` int64 and `edge_index`."""
         return self.objective.decode(predicted).as_data(predicted)
 
-    @overload
     def transform(
         self,
-        texts: Sequence[str],
-        *,
-        features: Sequence[Sequence[str]] | None = None,
-        batch_size: int = 256,
-        return_scores: Literal[False] = False,
-    ) -> list[str]: ...
-
-    @overload
-    def transform(
-        self,
-        texts: Sequence[str],
-        *,
-        features: Sequence[Sequence[str]] | None = None,
-        batch_size: int = 256,
-        return_scores: Literal[True],
-    ) -> tuple[list[str], list[float]]: ...
-
-    def transform(
-        self,
-        texts: Sequence[str],
+        inputs: Sequence[Any],
         *,
         features: Sequence[Sequence[str]] | None = None,
         batch_size: int = 256,
         return_scores: bool = False,
-    ) -> list[str] | tuple[list[str], list[float]]:
-        """What each text becomes; with `return_scores` also how sure that is, in (0, 1].
+    ) -> Any:
+        """What each input becomes; with `return_scores` also how sure that is, in (0, 1].
 
-        The score is exp(-value) of the objective: of all but `structural`, the probability of the output. Texts of
-        similar length run together, `batch_size` at a time; the results do not depend on it.
+        Inputs are texts, or graphs: a `Graph`, the dictionary that JSONL has, a networkx graph or PyG `Data`. A text
+        becomes a text or a `Graph`, as the model has learned; a graph becomes a text or a graph of the same kind.
+
+        The score is exp(-value) of the objective: of all but `structural`, and where no edges are predicted, the
+        probability of the output. Inputs of similar size run together, `batch_size` at a time; the results do not
+        depend on it.
         """
-        self._check(texts, features)
-        outputs, scores = [""] * len(texts), [1.0] * len(texts)
-        for rows, predicted, spelled in self._predictions(texts, features, batch_size):
-            for row, text in zip(rows, spelled, strict=True):
-                outputs[row] = text
+        sides, kinds = self._sides(inputs, features)
+        outputs: list[str | Graph] = [self._empty] * len(sides)
+        scores = [1.0] * len(sides)
+        for rows, predicted, made in self._predictions(sides, features, batch_size):
+            for row, output in zip(rows, made, strict=True):
+                outputs[row] = output
             if return_scores:
-                for row, value in zip(rows, self._values(predicted, spelled), strict=True):
+                for row, value in zip(rows, self._values(predicted, made), strict=True):
                     scores[row] = min(max(exp(-value), 1e-30), 1.0)
-        return (outputs, scores) if return_scores else outputs
+        given = [kind(side) if isinstance(side, Graph) else side for kind, side in zip(kinds, outputs, strict=True)]
+        return (given, scores) if return_scores else given
 
     def log_probabilities(
         self,
-        texts: Sequence[str],
-        targets: Sequence[str],
+        inputs: Sequence[Any],
+        targets: Sequence[Any],
         *,
         features: Sequence[Sequence[str]] | None = None,
         batch_size: int = 256,
     ) -> list[float]:
-        """The log-probability that each text becomes its target, -inf where it cannot."""
-        return self.judge(texts, targets, features=features, batch_size=batch_size)[1]
+        """The log-probability that each input becomes its target, -inf where it cannot."""
+        return self.judge(inputs, targets, features=features, batch_size=batch_size)[1]
 
     def judge(
         self,
-        texts: Sequence[str],
-        targets: Sequence[str],
+        inputs: Sequence[Any],
+        targets: Sequence[Any],
         *,
         features: Sequence[Sequence[str]] | None = None,
         batch_size: int = 256,
-    ) -> tuple[list[str], list[float]]:
-        """What each text becomes, and the log-probability that it becomes its target, -inf where it cannot."""
-        self._check(texts, features)
-        outputs = [""] * len(texts)
-        judged = [0.0 if target == "" else -inf for target in targets]  # an empty text can only stay one
-        for rows, predicted, spelled in self._predictions(texts, features, batch_size):
-            for row, text, value in zip(
-                rows, spelled, self._values(predicted, [targets[row] for row in rows]), strict=True
-            ):
-                outputs[row], judged[row] = text, -value
+    ) -> tuple[list[Any], list[float]]:
+        """What each input becomes, and the log-probability that it becomes its target, -inf where it cannot."""
+        sides, _ = self._sides(inputs, features)
+        wanted = [as_side(target)[0] for target in targets]
+        outputs: list[str | Graph] = [self._empty] * len(sides)
+        judged = [0.0 if target == self._empty else -inf for target in wanted]  # what is empty can only stay so
+        for rows, predicted, made in self._predictions(sides, features, batch_size):
+            values = self._values(predicted, [wanted[row] for row in rows])
+            for row, output, value in zip(rows, made, values, strict=True):
+                outputs[row], judged[row] = output, -value
         return outputs, judged
 
     def save(self, folder: str | PathLike[str], *, card: str = "", training: Mapping[str, Any] | None = None) -> None:
@@ -162,25 +155,41 @@ class GraphTransformNet(nn.Module):
         model.load_state_dict(weights)
         return model.to(device).eval()
 
-    def _check(self, texts: Sequence[str], features: Sequence[Sequence[str]] | None) -> None:
-        if isinstance(texts, str):
-            raise TypeError("texts must be a list of texts, but got one str: put it in a list")
-        if self.config.features and features is None and texts:
+    @property
+    def _empty(self) -> "str | Graph":
+        """What nothing becomes."""
+        return Graph((), ()) if self.config.target_unit == "graph" else ""
+
+    def _sides(
+        self, inputs: Sequence[Any], features: Sequence[Sequence[str]] | None
+    ) -> tuple[list[str | Graph], list[Any]]:
+        """The inputs as texts or graphs, and for each what makes a graph of the same kind."""
+        if isinstance(inputs, str | Graph):
+            kind = "texts must be a list of texts, but got one str" if isinstance(inputs, str) else "got one graph"
+            raise TypeError(f"{kind}: put it in a list")
+        if self.config.features and features is None and inputs:
             some = ", ".join(self.config.features[:3])
             raise ModelError(f"this model was trained with features (such as {some}): give features for every text")
-        if features is not None and len(features) != len(texts):
-            raise ModelError(f"there are {len(texts)} texts, but features for {len(features)}")
+        if features is not None and len(features) != len(inputs):
+            raise ModelError(f"there are {len(inputs)} texts, but features for {len(features)}")
+        sides = [as_side(value) for value in inputs]
+        for side, _ in sides:
+            if isinstance(side, Graph) != (self.config.input_unit == "graph"):
+                wanted = "graphs" if self.config.input_unit == "graph" else "texts"
+                raise ModelError(f"this model reads {wanted}, but got {side!r:.80}")
+        return [side for side, _ in sides], [kind for _, kind in sides]
 
     def _predictions(
-        self, texts: Sequence[str], features: Sequence[Sequence[str]] | None, batch_size: int
-    ) -> Iterator[tuple[list[int], PredictedGraph, list[str]]]:
-        """The texts that are not empty, in batches of similar length: rows, predicted graphs, and what they spell.
+        self, sides: Sequence[str | Graph], features: Sequence[Sequence[str]] | None, batch_size: int
+    ) -> Iterator[tuple[list[int], PredictedGraph, list[Any]]]:
+        """The inputs that are not empty, in batches of similar size: rows, predicted graphs, and what they mean.
 
         The network is in evaluation mode meanwhile.
         """
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
-        order = sorted((row for row, text in enumerate(texts) if text), key=lambda row: len(texts[row]))
+        sizes = [len(side.nodes) if isinstance(side, Graph) else len(side) for side in sides]
+        order = sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__)
         training, device = self.training, self.relabel.label.weight.device
         if training:
             self.eval()
@@ -189,63 +198,97 @@ class GraphTransformNet(nn.Module):
                 start = 0
                 while start < len(order):
                     rows = order[start : start + batch_size]
-                    fitting = sum(number * len(texts[row]) ** 2 <= MOST_LOOKS for number, row in enumerate(rows, 1))
+                    fitting = sum(number * sizes[row] ** 2 <= MOST_LOOKS for number, row in enumerate(rows, 1))
                     rows = rows[: max(1, fitting)]
                     start += len(rows)
                     named: list[Integers] | None = None
                     if features is not None:
                         named = [np.array(name_identities(features[row]), dtype=np.int64) for row in rows]
-                    units = identities([texts[row] for row in rows], self.config.input_unit)
-                    batch = chains(units, named)
+                    chosen = [sides[row] for row in rows]
+                    batch = collate(encode(chosen, self.config.input_unit), named)
                     predicted: PredictedGraph = self(batch if device.type == "cpu" else batch.to(device))
                     decoded = self.objective.decode(predicted)
-                    yield rows, predicted, self._texts(predicted, decoded, batch, [texts[row] for row in rows])
+                    yield rows, predicted, self._meant(predicted, decoded, batch, chosen)
         finally:
             if training:
                 self.train()
 
-    def _texts(self, predicted: PredictedGraph, decoded: Decoded, batch: Data, texts: Sequence[str]) -> list[str]:
-        """What decoded graphs of texts spell."""
-        names, spelled = ("", "", *self.config.labels), []
-        for number, (text, row) in enumerate(zip(texts, decoded.label.tolist(), strict=True)):
+    def _meant(
+        self, predicted: PredictedGraph, decoded: Decoded, batch: Data, inputs: Sequence[str | Graph]
+    ) -> list[Any]:
+        """The texts, or graphs, that decoded graphs are."""
+        names = ("", "", *self.config.labels)
+        made: list[str | Graph] = []
+        edges = self._edges(decoded) if self.config.target_unit == "graph" else None
+        for number, (given, row) in enumerate(zip(inputs, decoded.label.tolist(), strict=True)):
             units = [names[label] for label in row if label]
             if COPY in row:
-                parents, first = units_of(text, self.config.input_unit), int(batch.ptr[number])
+                is_graph = isinstance(given, Graph)
+                parents = given.nodes if is_graph else units_of(given, self.config.input_unit)  # type: ignore[union-attr,arg-type]
+                first = int(batch.ptr[number])
                 nodes = predicted.node[number, decoded.slot[number]].tolist()
                 for at, label in enumerate(row):
                     if label == COPY:
                         units[at] = parents[nodes[at] - first]
-            spelled.append(join_units(units, self.config.target_unit))
-        return spelled
+            if edges is None:
+                made.append(join_units(units, self.config.target_unit))
+            else:
+                made.append(Graph(tuple(units), edges[number], not self.config.undirected))
+        return made
 
-    def _values(self, predicted: PredictedGraph, targets: Sequence[str]) -> list[float]:
+    def _edges(self, decoded: Decoded) -> list[tuple[tuple[int, int, int | str], ...]]:
+        """The edges of each decoded graph, in order."""
+        assert decoded.edge_index is not None
+        assert decoded.edge_type is not None
+        begin = (decoded.length.cumsum(0) - decoded.length).tolist()
+        owner = torch.arange(decoded.length.numel(), device=decoded.length.device).repeat_interleave(decoded.length)
+        types = dict(zip(type_identities(self.config.target_edge_types), self.config.target_edge_types, strict=True))
+        edges: list[list[tuple[int, int, int | str]]] = [[] for _ in begin]
+        ends = zip(*decoded.edge_index.tolist(), decoded.edge_type.tolist(), strict=True)
+        owners = owner[decoded.edge_index[0]].tolist()
+        for graph, (source, target, kind) in zip(owners, ends, strict=True):
+            source, target = source - begin[graph], target - begin[graph]
+            if self.config.undirected and source > target:
+                source, target = target, source
+            edges[graph].append((source, target, types[kind]))
+        order = {kind: at for at, kind in enumerate(self.config.target_edge_types)}
+        return [tuple(sorted(set(row), key=lambda edge: (edge[1], order[edge[2]], edge[0]))) for row in edges]
+
+    def _values(self, predicted: PredictedGraph, targets: Sequence[str | Graph]) -> list[float]:
         """The objective's value of each target."""
-        units = chains(identities(targets, self.config.target_unit)).to(predicted.unit.device)
-        values: list[float] = self.objective(predicted, units).value.tolist()
+        batch = collate(encode(targets, self.config.target_unit)).to(predicted.unit.device)
+        values: list[float] = self.objective(predicted, batch).value.tolist()
         return values
 
 
 def transform_ensemble(
     models: Sequence[GraphTransformNet],
-    texts: Sequence[str],
+    inputs: Sequence[Any],
     *,
     features: Sequence[Sequence[str]] | None = None,
     batch_size: int = 256,
-) -> tuple[list[str], list[float]]:
-    """What several models make of each text together, and the probability that they give to it.
+) -> tuple[list[Any], list[float]]:
+    """What several models make of each input together, and the probability that they give to it.
 
-    Each model proposes a text, all models judge all proposals, and the one with the highest mean log-probability wins.
+    Each model proposes an output, all models judge all proposals, and the one with the highest mean log-probability
+    wins.
     """
     if not models:
         raise ValueError("an ensemble needs at least one model")
-    proposals = [model.transform(texts, features=features, batch_size=batch_size) for model in models]
-    pairs = [(row, text) for row in range(len(texts)) for text in dict.fromkeys(p[row] for p in proposals)]
-    inputs, outputs = [texts[row] for row, _ in pairs], [text for _, text in pairs]
+    proposals = [model.transform(inputs, features=features, batch_size=batch_size) for model in models]
+    pairs: list[tuple[int, Any]] = []
+    for row in range(len(inputs)):
+        different: list[Any] = []
+        for proposal in proposals:
+            if not any(is_same(as_side(proposal[row])[0], as_side(other)[0]) for other in different):
+                different.append(proposal[row])
+        pairs += [(row, output) for output in different]
+    asked, outputs = [inputs[row] for row, _ in pairs], [output for _, output in pairs]
     named = None if features is None else [features[row] for row, _ in pairs]
-    judged = [m.log_probabilities(inputs, outputs, features=named, batch_size=batch_size) for m in models]
-    best: list[tuple[float, str]] = [(-inf, "")] * len(texts)
-    for (row, text), *values in zip(pairs, *judged, strict=True):
-        mean = max(sum(values) / len(models), -1e3)  # one model that cannot spell it is no reason for having nothing
+    judged = [m.log_probabilities(asked, outputs, features=named, batch_size=batch_size) for m in models]
+    best: list[tuple[float, Any]] = [(-inf, proposal) for proposal in proposals[0]]
+    for (row, output), *values in zip(pairs, *judged, strict=True):
+        mean = max(sum(values) / len(models), -1e3)  # one model that cannot make it is no reason for having nothing
         if mean > best[row][0]:
-            best[row] = (mean, text)
-    return [text for _, text in best], [min(max(exp(mean), 1e-30), 1.0) for mean, _ in best]
+            best[row] = (mean, output)
+    return [output for _, output in best], [min(max(exp(mean), 1e-30), 1.0) for mean, _ in best]

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.candidates import CandidateEdges
 from grapheme_nn.graph import count_graphs, is_integer
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.padding import Padding
@@ -45,6 +46,7 @@ class Targets:
     unit: Tensor  # int64 [B, m]: m is at least 1
     mask: Tensor  # bool [B, m]
     edge_index: Tensor | None  # int64 [2, e]: from row b m + i to row b m + j; None: from each node to the next
+    edge_type: Tensor | None = None  # int64 [e], where edges have types
 
     @classmethod
     def of(cls, graphs: Data) -> "Targets":
@@ -58,7 +60,7 @@ class Targets:
             edges = edges.long() if padding.index is None else padding.index[edges.long()]
         if not mask.size(1):  # only empty graphs: a column of padding
             unit, mask = unit.new_zeros(mask.size(0), 1), mask.new_zeros(mask.size(0), 1)
-        return cls(unit, mask, edges)
+        return cls(unit, mask, edges, graphs.get("edge_type"))
 
     @cached_property
     def length(self) -> Tensor:
@@ -74,6 +76,19 @@ class Targets:
         matrix = torch.zeros(batch * m, m, device=self.mask.device)
         return matrix.index_put_((self.edge_index[0], self.edge_index[1] % m), matrix.new_ones(())).view(batch, m, m)
 
+    def adjacency_by_type(self, candidates: CandidateEdges) -> Tensor:
+        """1 where an edge of type t leads from node i to node j, float [B, T, m, m]; others cannot be predicted."""
+        batch, m = self.mask.shape
+        edges = self.adjacency.nonzero() if self.edge_index is None else self.edge_index
+        if self.edge_index is None:
+            edges = torch.stack([edges[:, 0] * m + edges[:, 1], edges[:, 0] * m + edges[:, 2]])
+        kind = candidates.type_index(torch.zeros_like(edges[0]) if self.edge_type is None else self.edge_type)
+        known = kind >= 0
+        matrix = torch.zeros(batch, candidates.num_types, m, m, device=self.mask.device)
+        source, target = edges[:, known]
+        matrix[source // m, kind[known], source % m, target % m] = 1
+        return matrix
+
 
 @dataclass(frozen=True, eq=False)
 class PredictedGraph:
@@ -88,6 +103,7 @@ class PredictedGraph:
     x: Tensor  # [B, s, d]: features that the labels were read from
     unit: Tensor  # int64 [B, s]: what copying gives
     vocabulary: Vocabulary
+    candidates: CandidateEdges | None = None  # where edges are predicted
 
     @property
     def mask(self) -> Tensor:

@@ -50,6 +50,7 @@ MORPHS = Registry(
     "morph",
     merge="nn.stages:merge",
     lift="nn.stages:lift",
+    tour="nn.stages:tour",
     split="nn.stages:split",
     rewire="nn.stages:rewire",
     local_pool="nn.stages:local_pool",

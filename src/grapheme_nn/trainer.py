@@ -17,9 +17,10 @@ from torch.optim.swa_utils import AveragedModel
 
 from grapheme_nn.checkpoint import save_checkpoint
 from grapheme_nn.config import ModelConfig, Resolved, TrainConfig
-from grapheme_nn.data import Pair, length_batches
-from grapheme_nn.data.examples import Examples, choose_parts, features_in, labels_in
+from grapheme_nn.data import Graph, Pair, length_batches
+from grapheme_nn.data.examples import Examples, choose_parts, edge_types_in, edges_in, features_in, labels_in
 from grapheme_nn.graph import Integers
+from grapheme_nn.isomorphism import is_same
 from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.morph import Merge, Morph
 from grapheme_nn.registry import OBJECTIVES
@@ -63,6 +64,7 @@ class Trainer:
             raise ValueError("there are no pairs to train on")
         self.pairs, self.dev = pairs, dev or pairs[:1000]
         features = features_in(pairs)
+        config = _by_looking(config, pairs[0])
         self.examples = Examples.of(pairs, config.input_unit, config.target_unit, with_features=bool(features))
         needed = self.examples.needed_parts(OBJECTIVES[config.loss]())
         self.config = _resolve(config, self.examples, needed)
@@ -72,7 +74,17 @@ class Trainer:
         self.accelerator = Accelerator()
         shared = {field.name for field in fields(ModelConfig)} & {field.name for field in fields(config)}
         shape = {name: getattr(self.config, name) for name in shared}
-        network = GraphTransformNet(ModelConfig(labels_in(pairs, config.target_unit), features, **shape))
+        network = GraphTransformNet(
+            ModelConfig(
+                labels_in(pairs, config.target_unit),
+                features,
+                edges=edges_in((pair.target for pair in pairs), from_text=config.input_unit != "graph"),
+                edge_types=edge_types_in(pair.input for pair in pairs),
+                target_edge_types=edge_types_in(pair.target for pair in pairs),
+                undirected=any(isinstance(pair.target, Graph) and not pair.target.directed for pair in pairs),
+                **shape,
+            )
+        )
         self.average = AveragedModel(
             network, self.accelerator.device, multi_avg_fn=partial(_average, decay=config.ema)
         ).eval()
@@ -130,7 +142,7 @@ class Trainer:
         features = [pair.features for pair in self.dev] if self.network.config.features else None
         wanted = [pair.target for pair in self.dev]
         outputs, judged = self.averaged.judge([pair.input for pair in self.dev], wanted, features=features)
-        right = sum(output == target for output, target in zip(outputs, wanted, strict=True))
+        right = sum(is_same(output, target) for output, target in zip(outputs, wanted, strict=True))
         distinct, different = len(set(outputs)), len(set(wanted))
         warning = ""
         if different > 1 and distinct < 0.5 * different:
@@ -189,9 +201,30 @@ def _average(averages: list[Tensor], parameters: list[Tensor], count: Tensor, *,
     torch._foreach_lerp_(averages, parameters, 1 - min(decay, (1 + done) / (10 + done)))
 
 
+def _by_looking(config: TrainConfig, pair: Pair) -> Resolved:
+    """The configuration with everything decided that depends on whether inputs and targets are texts or graphs."""
+    from_graph, to_graph = isinstance(pair.input, Graph), isinstance(pair.target, Graph)
+    values: dict[str, Any] = {
+        "loss": "structural" if to_graph else "monotone",
+        "heads": 0 if from_graph or to_graph else 4,
+        "dropout": 0.1 if from_graph or to_graph else 0.2,
+    }
+    values = {name: value for name, value in values.items() if getattr(config, name) is None}
+    for name, is_graph in (("input_unit", from_graph), ("target_unit", to_graph)):
+        if is_graph:
+            values[name] = "graph"
+        elif getattr(config, name) == "graph":
+            raise ValueError(f"{name} is graph, but the pairs have texts there")
+    if from_graph and not to_graph and "tour" not in config.morphs:
+        values["morphs"] = ("tour", *config.morphs)
+    return Resolved(**(asdict(config) | values))
+
+
 def _resolve(config: TrainConfig, examples: Examples, needed: Integers) -> Resolved:
     """The configuration with everything decided that it leaves to the pairs."""
-    count, parts = needed.size, config.parts or choose_parts(needed) if "split" in config.morphs else 1
+    count, parts = needed.size, 1
+    if "split" in config.morphs:
+        parts = config.parts or choose_parts(needed) + (config.input_unit == config.target_unit == "graph")
     batch_size = min(config.batch_size, max(4, count // 32))
     epochs = min(max(EXAMPLES // count, FEWEST_EPOCHS), MOST_EPOCHS)
     epochs = max(epochs, ceil(FEWEST_STEPS / ceil(count / batch_size)))

@@ -47,9 +47,8 @@ class Models:
         features = self._features(pairs, source)
         if len(self.models) > 1:
             return transform_ensemble(self.models, inputs, features=features, batch_size=batch_size)
-        if scores:
-            return self.models[0].transform(inputs, features=features, batch_size=batch_size, return_scores=True)
-        return self.models[0].transform(inputs, features=features, batch_size=batch_size), None
+        made = self.models[0].transform(inputs, features=features, batch_size=batch_size, return_scores=scores)
+        return (made[0], made[1]) if scores else (made, None)
 
     def check_targets(self, targets: Sequence[str | Graph], source: object) -> None:
         """That the targets are of the kind that the models make."""

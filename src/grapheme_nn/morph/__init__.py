@@ -7,5 +7,18 @@ from grapheme_nn.morph.merge import Merge, reinforce
 from grapheme_nn.morph.rewire import Rewire
 from grapheme_nn.morph.soft_pool import SoftPool
 from grapheme_nn.morph.split import Split
+from grapheme_nn.morph.tour import Tour
 
-__all__ = ["Lift", "LocalPool", "Merge", "Morph", "Operator", "Rewire", "SoftPool", "Split", "history", "reinforce"]
+__all__ = [
+    "Lift",
+    "LocalPool",
+    "Merge",
+    "Morph",
+    "Operator",
+    "Rewire",
+    "SoftPool",
+    "Split",
+    "Tour",
+    "history",
+    "reinforce",
+]

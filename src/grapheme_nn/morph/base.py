@@ -60,6 +60,7 @@ class Morph(Lazy):
     before: "Morph | None" = None  # the graph that was changed
     graphs: int | None = None  # how many graphs there are; None: as `batch` says
     unit: Tensor | None = None  # int64 [k]: what each node is, as far as it is known: of data, and what is split of it
+    edge_type: Tensor | None = None  # int64 [e']: of each edge; None where edges have none
 
     @classmethod
     def start(
@@ -211,8 +212,15 @@ class Morph(Lazy):
         return self.edge_weight if self.order is None else self.edge_weight[self._forward]
 
     @cached_property
+    def structure_types(self) -> Tensor | None:
+        """The types of `structure_edges`, int64 [e]; None where they have none."""
+        return self.edge_type if self.order is None or self.edge_type is None else self.edge_type[self._forward]
+
+    @cached_property
     def is_chain(self) -> bool:
-        """Whether every graph is one chain, numbered along it, whose edges weigh 1, as text is."""
+        """Whether every graph is one chain, numbered along it, whose edges weigh 1 and have no types, as text is."""
+        if self.edge_type is not None:
+            return False
         edges, filled = self.structure_edges, int(on_host(self.padding.mask)[:, :1].sum())
         chain = edges.size(1) == self.num_nodes - filled and is_chain(edges)
         return chain and bool((on_host(self.structure_weights) == 1).all())

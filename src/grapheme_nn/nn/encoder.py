@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from grapheme_nn.config import ModelConfig
-from grapheme_nn.graph import count_graphs, is_integer
+from grapheme_nn.graph import count_graphs, is_integer, type_identities
 from grapheme_nn.morph.base import Condition, Morph, as_graph
 from grapheme_nn.nn.embedding import HashEmbedding
 from grapheme_nn.nn.layer import Layers
@@ -28,6 +28,9 @@ class Encoder(nn.Module):
             self.condition = nn.Sequential(
                 nn.LayerNorm(width), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)
             )
+        known = torch.tensor(type_identities(config.edge_types)) if config.edge_types else None
+        self.register_buffer("edge_types", known, persistent=False)
+        self.edge_types: Tensor | None
         self.dropout = nn.Dropout(config.dropout)
         self.layers = Layers(config, config.layers)
 
@@ -43,9 +46,20 @@ class Encoder(nn.Module):
         if "ptr" in batch and "edge_index" not in batch:
             graph = Morph.chains(self.dropout(x), batch.ptr, **travels)
         else:
+            if self.edge_types is not None:
+                travels["edge_type"] = self._edge_types(batch)
             graph = as_graph(self.dropout(x), batch.edge_index, None, owner, **travels)
         encoded: Morph = self.layers(graph)
         return encoded
+
+    def _edge_types(self, batch: Data) -> Tensor:
+        """The number of each edge's type, from 1 on, 0 for one that is not known: int64 [e]."""
+        assert self.edge_types is not None
+        given = batch.get("edge_type")
+        if given is None:
+            return torch.zeros_like(batch.edge_index[0], dtype=torch.long)
+        same = given[:, None] == self.edge_types
+        return torch.where(same.any(1), same.int().argmax(1) + 1, 0)
 
     def _condition(self, batch: Data, graphs: int) -> Condition:
         """The features of each graph; of a batch that has none, none, which is a condition too."""

@@ -21,12 +21,12 @@ class Layer(nn.Module):
     x [B, n, d]; heads 0 for no attention.
     """
 
-    def __init__(self, channels: int, heads: int, hidden: int, dropout: float) -> None:
+    def __init__(self, channels: int, heads: int, hidden: int, dropout: float, *, types: int = 0) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(3 if heads else 2))
-        self.recurrence = Recurrence(channels, hidden)
+        self.recurrence = Recurrence(channels, hidden, types=types)
         self.recurrence_out = nn.Linear(2 * hidden, channels)
-        self.messages = Messages(channels)
+        self.messages = Messages(channels, types=types)
         self.attention = Attention(channels, heads) if heads else None
         self.dropout = nn.Dropout(dropout)
 
@@ -52,7 +52,7 @@ class Layers(nn.Module):
     def __init__(self, config: ModelConfig, count: int) -> None:
         super().__init__()
         make = (config.width, config.heads, config.hidden, config.dropout)
-        self.layers = nn.ModuleList(Layer(*make) for _ in range(count))
+        self.layers = nn.ModuleList(Layer(*make, types=len(config.edge_types)) for _ in range(count))
         self.norm = nn.LayerNorm(config.width)
 
     def forward(self, graph: Morph) -> Morph:

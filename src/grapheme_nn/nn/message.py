@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.nn.structure import Structure
+from grapheme_nn.nn.structure import EdgeTypes, Structure
 
 
 class Messages(nn.Module):
@@ -16,9 +16,10 @@ class Messages(nn.Module):
     x, y: [B, n, d], padded.
     """
 
-    def __init__(self, channels: int, *, hops: int = 2) -> None:
+    def __init__(self, channels: int, *, hops: int = 2, types: int = 0) -> None:
         super().__init__()
         self.hops = hops
+        self.typed = EdgeTypes(channels // 2, types) if types else None
         self.message = nn.Linear(channels, channels // 2)
         self.combine = nn.Linear((1 + 2 * hops) * (channels // 2), channels)
         self.out = nn.Linear(channels, channels)
@@ -43,7 +44,13 @@ class Messages(nn.Module):
         node = structure.padding.flat(message)
         before, after = [node], [node]
         for _ in range(self.hops):
-            before.append(structure.weighted_mean(before[-1][source], target))
-            after.append(structure.weighted_mean(after[-1][target], source))
+            before.append(structure.weighted_mean(self._by_type(before[-1][source], structure, 0), target))
+            after.append(structure.weighted_mean(self._by_type(after[-1][target], structure, 1), source))
         # The order of a window: the furthest predecessor first, the furthest successor last.
         return structure.padding.dense(torch.cat([*before[::-1], *after[1:]], 1))
+
+    def _by_type(self, value: Tensor, structure: Structure, direction: int) -> Tensor:
+        if self.typed is None or structure.edge_type is None:
+            return value
+        typed: Tensor = self.typed(value, structure.edge_type, direction)
+        return typed

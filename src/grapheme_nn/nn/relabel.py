@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from grapheme_nn.config import ModelConfig
-from grapheme_nn.graph import identities
+from grapheme_nn.graph import label_identities
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.nn.attention import Attention
 from grapheme_nn.predicted import VOID, PredictedGraph, Vocabulary
@@ -30,8 +30,7 @@ class Relabel(nn.Module):
         self.attention = Attention(config.width, config.heads) if config.heads else None
         self.dropout = nn.Dropout(config.dropout)
         self.label = nn.Linear(config.width, 2 + len(config.labels))
-        rows = identities(config.labels, config.target_unit)
-        unit, order = torch.tensor([int(row[0]) if row.size else 0 for row in rows], dtype=torch.long).sort()
+        unit, order = torch.from_numpy(label_identities(config.labels)).sort()
         self.register_buffer("unit", unit, persistent=False)
         self.register_buffer("unit_label", order + 2, persistent=False)
         self.unit: Tensor

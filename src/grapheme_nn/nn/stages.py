@@ -3,7 +3,7 @@
 from torch import nn
 
 from grapheme_nn.config import ModelConfig
-from grapheme_nn.morph import Lift, LocalPool, Merge, Rewire, SoftPool, Split
+from grapheme_nn.morph import Lift, LocalPool, Merge, Rewire, SoftPool, Split, Tour
 from grapheme_nn.nn.layer import Layers
 
 CLUSTERS = 16  # of a graph, where it is pooled softly
@@ -17,6 +17,11 @@ def merge(config: ModelConfig) -> nn.Module:
 def lift(config: ModelConfig) -> nn.Module:
     """Back to the nodes before the last change, which hear from what they became."""
     return Lift(config.width)
+
+
+def tour(config: ModelConfig) -> nn.Module:
+    """A walk around the graph, so that it can be read out as a text, and a layer runs along it."""
+    return nn.Sequential(Tour(config.width), Layers(config, 1))
 
 
 def split(config: ModelConfig) -> nn.Module:

@@ -1,7 +1,7 @@
 """What all objectives have in common: how a predicted graph is compared with a target graph, and decoded."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,6 +38,7 @@ class Decoded:
     slot: Tensor  # int64 [B, L]: which slot each node comes from; anything after the end
     length: Tensor  # int64 [B]
     edge_index: Tensor | None = None  # int64 [2, e]: nodes numbered graph after graph; None: from each to the next
+    edge_type: Tensor | None = None  # int64 [e], where edges have types
 
     def as_data(self, predicted: PredictedGraph) -> Batch:
         """Hard PyG graphs again: `x` int64 says what each node is."""
@@ -48,6 +49,8 @@ class Decoded:
         pointer = torch.nn.functional.pad(self.length.cumsum(0), (1, 0))
         edges = chain_edges(pointer) if self.edge_index is None else self.edge_index
         graphs = Batch(x=unit[there], edge_index=edges, batch=owner, ptr=pointer)
+        if self.edge_type is not None:
+            graphs.edge_type = self.edge_type
         graphs._num_graphs = self.length.numel()
         return graphs
 
@@ -79,7 +82,13 @@ class Objective(ABC):
     @torch.no_grad()
     def decode(self, predicted: PredictedGraph) -> Decoded:
         """The most probable label of each slot, without the voids: edges that led through them lead on."""
-        return without_voids(torch.where(predicted.mask, predicted.spelled.argmax(2), VOID), predicted.graph)
+        label = torch.where(predicted.mask, predicted.spelled.argmax(2), VOID)
+        if predicted.candidates is None:
+            return without_voids(label, predicted.graph)
+        decoded, graph, there = without_voids(label), predicted.graph, label != VOID
+        edges, kind = predicted.candidates.choose(graph.padding.flat(there), graph.place)
+        number = graph.padding.flat(there.flatten().cumsum(0).view_as(there) - 1)
+        return replace(decoded, edge_index=number[edges], edge_type=predicted.candidates.types[kind])
 
     def needed_slots(self, target: Integers) -> int:
         """How many slots a target needs, whose nodes are `target` int64 [m]."""

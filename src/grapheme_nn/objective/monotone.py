@@ -1,22 +1,36 @@
 """Monotone alignment: all plans that keep the order of the target's nodes, summed exactly."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from grapheme_nn.objective.base import Comparison, Objective, exact_dtype, masked_match, with_posteriors
+from grapheme_nn.objective.edges import Start, align_with_edges
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
+
+INSERTION = 20.0  # what a target node costs that no slot can become
 
 
 class Monotone(Objective):
     """Minus the log-probability of the target: each of its nodes is one slot's, in order, every other slot is void.
 
-    The default for text. The edges of target and prediction are not looked at: the order of nodes is all.
+    The default for text, whose edges are not looked at: the order of nodes is all. Where the network predicts edges
+    (`PredictedGraph.candidates`), the nodes of targets are meant to come in the order of their slots, and edges take
+    part in the plan (`align_with_edges`).
     """
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
+        if predicted.candidates is not None:
+            return align_with_edges(predicted, targets, partial(self._plan, targets), INSERTION)
         # A slot that is not there is void for free.
         void = torch.where(predicted.mask, predicted.label_log_prob[:, :, VOID], 0)
         return monotone_alignment(masked_match(predicted, targets), void, targets.length)
+
+    def _plan(self, targets: Targets, cost: Tensor, void: Tensor, heat: float, start: Start) -> tuple[Tensor, Start]:
+        """The posterior of all plans that keep the order, at these costs."""
+        cost = torch.where(targets.mask[:, None, :], cost / heat, torch.inf)
+        return monotone_alignment(-cost, -void / heat, targets.length).plan, None
 
 
 def monotone_alignment(label: Tensor, void: Tensor, length: Tensor) -> Comparison:

@@ -1,13 +1,14 @@
 """Structural objective: entropic transport of slots to target nodes at cost -log p(label), edges under the plan."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from grapheme_nn.loss.sinkhorn import dustbin_sinkhorn
 from grapheme_nn.objective.base import Comparison, Objective, exact_dtype
+from grapheme_nn.objective.edges import LONGEST, Start, align_with_edges
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
-
-_LONGEST = 1e4  # a larger cost counts as this, so that labels of probability 0 have one
 
 
 class Structural(Objective):
@@ -29,6 +30,9 @@ class Structural(Objective):
     the mean of all plans that keep the order, as far as the target has one: node j stands where its numbers of
     ancestors and descendants put it, whatever its number. So the target's nodes may be numbered as one likes.
 
+    Where the network predicts edges (`PredictedGraph.candidates`), it is these that target edges are compared with, see
+    `align_with_edges`. What follows holds where it does not.
+
     The value is the dual energy at the potentials reached, and its gradient that of this very computation. It is no
     probability and may fall below 0. O(s^2 m + s m^2) time a round, and a transitive closure of the target.
     """
@@ -36,11 +40,13 @@ class Structural(Objective):
     temperature, weight, insertion, rounds, iterations = 0.7, 9.0, 20.0, 3, 20
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
+        if predicted.candidates is not None:
+            return align_with_edges(predicted, targets, partial(self._plan, predicted, targets), self.insertion)
         there = predicted.mask[:, :, None] & targets.mask[:, None, :]
         label, void = predicted.match(targets), predicted.label_log_prob[:, :, VOID]
         exact, slots = exact_dtype(label), predicted.mask
-        cost = torch.where(there, -label, 0).to(exact).clamp(max=_LONGEST) / self.temperature
-        deletion = torch.where(slots, -void, 0).to(exact).clamp(max=_LONGEST) / self.temperature
+        cost = torch.where(there, -label, 0).to(exact).clamp(max=LONGEST) / self.temperature
+        deletion = torch.where(slots, -void, 0).to(exact).clamp(max=LONGEST) / self.temperature
         insertion = cost.new_full(targets.mask.shape, self.insertion / self.temperature)
         unreachable = (1 - reachability(predicted).to(exact)) * (self.weight / self.temperature)  # [B or 1, s, s]
         ways = closure(targets.adjacency)
@@ -57,6 +63,18 @@ class Structural(Objective):
         total = found.value - targets.length
         total = total - (plan * crossed).sum((1, 2)) + ((unreachable @ plan @ ways.mT) * plan).sum((1, 2))
         return Comparison((total * self.temperature).to(label.dtype), plan.detach().to(label.dtype))
+
+    def _plan(
+        self, predicted: PredictedGraph, targets: Targets, cost: Tensor, void: Tensor, heat: float, start: Start
+    ) -> tuple[Tensor, Start]:
+        """The plan at these costs; a target node that no slot becomes costs `insertion`."""
+        exact = exact_dtype(cost)
+        lost = cost.new_full(targets.mask.shape, self.insertion / heat, dtype=exact)
+        sides, iterations = (predicted.mask, targets.mask), self.iterations // 2
+        found = dustbin_sinkhorn(
+            cost.to(exact) / heat, void.to(exact) / heat, lost, *sides, iterations=iterations, start=start
+        )
+        return found.plan, (found.row, found.column)
 
 
 def reachability(predicted: PredictedGraph) -> Tensor:

@@ -1,0 +1,130 @@
+"""Plans that edges take part in: each target edge costs -log p(edge) between the slots that become its ends."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from grapheme_nn.objective.base import Comparison
+from grapheme_nn.predicted import VOID, PredictedGraph, Targets
+
+LONGEST = 1e4  # a larger cost of a label counts as this, so that one of probability 0 has a price
+LEAST = 6e-6  # exp(-12): an edge that cannot be costs 12, so that plans through it have a price
+FORWARDS = 4  # how many voids in a row a pointer is followed through while learning
+ROUNDS = 12  # linearisations of the edge term at most
+SETTLED = 1e-2  # where no entry of the plan moved by more, there will be no other
+
+
+Start: TypeAlias = tuple[Tensor, Tensor] | None  # potentials of slots [B, s] and of target nodes [B, m]
+
+
+def align_with_edges(
+    predicted: PredictedGraph,
+    targets: Targets,
+    solve: Callable[[Tensor, Tensor, float, Start], tuple[Tensor, Start]],
+    insertion: float,
+) -> Comparison:
+    r"""The least that a target costs over plans P of slots to its nodes, of labels and, under the same plan, of edges:
+
+    .. math:: \langle P, -\log p(\text{label}) \rangle + \langle \text{rest}, -\log p(\text{void}) \rangle + E(P)
+
+    A target node that no slot becomes costs `insertion`. E, see `EdgeTerms`, is linearised at the last plan and solved
+    again, until the plan no longer moves; its weight rises and the temperature falls over the first half of the rounds
+    (graduated assignment: Gold and Rangarajan, 1996), so that labels decide first, and then edges among equal labels.
+
+    The plan is found first and held fixed: this is the M step of an EM algorithm, and the gradient is that of the value
+    at this plan. At a plan that is the best there is, it is that of the least value, too (envelope theorem).
+
+    solve: from what slots cost as target nodes [B, s, m], what they cost as void [B, s], a temperature and the
+    potentials to start with, to the plan and its potentials.
+    """
+    there = predicted.mask[:, :, None] & targets.mask[:, None, :]
+    label = torch.where(there, -predicted.match(targets), 0).clamp(max=LONGEST)
+    void = torch.where(predicted.mask, -predicted.label_log_prob[:, :, VOID], 0).clamp(max=LONGEST)
+    with torch.no_grad():
+        terms = edge_terms(predicted, targets, (-void).exp())
+        plan = crossed = torch.zeros_like(label)
+        start: Start = None
+        for number in range(1 + ROUNDS):
+            share = min(1.0, 2 * number / ROUNDS)
+            before = plan
+            plan, start = solve(label + share * crossed, void, 2 - share, start)
+            plan = torch.where(there, plan / plan.sum(2, keepdim=True).clamp_min(1), 0).to(label.dtype)
+            if share == 1 and bool((plan - before).abs().amax() < SETTLED):
+                break
+            crossed = terms.crossed(plan)
+        empty = torch.where(predicted.mask, 1 - plan.sum(2), 0)
+        missing = torch.where(targets.mask, 1 - plan.sum(1), 0).sum(1)
+    return Comparison(value_at(predicted, targets, plan, label, void, empty) + insertion * missing, plan)
+
+
+def value_at(
+    predicted: PredictedGraph, targets: Targets, plan: Tensor, label: Tensor, void: Tensor, empty: Tensor
+) -> Tensor:
+    """What labels, voids and edges cost under a plan [B, s, m] of which `empty` [B, s] is left void: [B]."""
+    edges = edge_terms(predicted, targets, empty).value(plan)
+    return (plan * label).sum((1, 2)) + (empty * void).sum(1) + edges
+
+
+class EdgeTerms(NamedTuple):
+    r"""K relations between slots and between target nodes, and what they cost:
+
+    .. math:: E(P) = \sum_k \sum_{ii'jj'} P_{ij} P_{i'j'} C^k_{ii'} A^k_{jj'} + \sum_{ij} P_{ij} N_{ij}
+    """
+
+    cost: Tensor  # C [B, K, s, s]
+    target: Tensor  # A [B, K, m, m]
+    node: Tensor  # N [B, s, m]
+
+    def crossed(self, plan: Tensor) -> Tensor:
+        """The gradient of E at a plan [B, s, m]: what slot i pays as target node j, at both ends of edges."""
+        plan = plan[:, None]
+        return (self.cost @ plan @ self.target.mT + self.cost.mT @ plan @ self.target).sum(1) + self.node
+
+    def value(self, plan: Tensor) -> Tensor:
+        """E(P), [B]."""
+        pairs = (plan[:, None] * (self.cost @ plan[:, None] @ self.target.mT)).sum((1, 2, 3))
+        return pairs + (plan * self.node).sum((1, 2))
+
+
+def edge_terms(predicted: PredictedGraph, targets: Targets, void: Tensor) -> EdgeTerms:
+    """The terms of candidate edges, given how surely slots are `void` [B, s] under the plan."""
+    candidates = predicted.candidates
+    assert candidates is not None
+    target = targets.adjacency_by_type(candidates)  # [B, T, m, m]: from operand to consumer
+    count = target.size(1)
+    if candidates.kind == "independent":
+        log_prob = torch.cat([candidates.log_prob, candidates.none], 1)
+        cost = -(_dense(predicted, log_prob.exp()) + LEAST).log()
+        # A pair that is no candidate is surely no edge.
+        is_candidate = _dense(predicted, torch.ones_like(log_prob[:, :1])) > 0
+        cost = torch.cat([cost[:, :count], torch.where(is_candidate, cost[:, count:], 0)], 1)
+        different = ~torch.eye(target.size(2), dtype=torch.bool, device=target.device)
+        there = targets.mask[:, None, :, None] & targets.mask[:, None, None, :] & different
+        absent = (there & (target.sum(1, keepdim=True) == 0)).to(target.dtype)
+        free = cost.new_zeros(*predicted.mask.shape, targets.mask.size(1))
+        return EdgeTerms(cost, torch.cat([target, absent], 1), free)
+    prob = _dense(predicted, candidates.log_prob.exp())  # [B, T', s, s]: first, second
+    none = -predicted.graph.padding.dense(candidates.none)
+    if candidates.kind == "operands":
+        prob, stands_in = prob[:, :count], prob[:, count] * void[:, :, None]
+        reached = step = prob
+        for _ in range(FORWARDS):
+            step = step @ stands_in[:, None]
+            reached = reached + step
+        lacks = (target.sum(2) == 0).to(prob.dtype)  # [B, T, m]: has no operand of that type
+        return EdgeTerms(-(reached + LEAST).log(), target.mT, none[:, :, :count] @ lacks)
+    lacks = (target.sum((1, 3)) == 0).to(prob.dtype)  # [B, m]: has no consumer
+    return EdgeTerms(-(prob + LEAST).log(), target, none * lacks[:, None, :])
+
+
+def _dense(predicted: PredictedGraph, value: Tensor) -> Tensor:
+    """Values of candidates [c, K] at their places, 0 elsewhere: [B, K, s, s]."""
+    candidates, (batch, slots) = predicted.candidates, predicted.mask.shape
+    assert candidates is not None
+    index = predicted.graph.padding.index
+    first, second = (ends if index is None else index[ends] for ends in (candidates.first, candidates.second))
+    place = first * slots + second % max(slots, 1)
+    dense = value.new_zeros(batch * slots * slots, value.size(1)).index_copy(0, place, value)
+    return dense.view(batch, slots, slots, -1).permute(0, 3, 1, 2)
