@@ -1,6 +1,8 @@
 """Candidate edges between slots: their log-probabilities, and the choice of a DAG among them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import log
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from grapheme_nn.graph import levels
 
 EDGE_KINDS = ("operands", "consumer", "independent")
+LIKELY = log(0.1)  # the log-probability from which on a candidate is kept, where there are too many for memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,22 +36,54 @@ class CandidateEdges:
     log_prob: Tensor  # [c, T], of `operands` [c, T + 1]
     none: Tensor  # log-probability of none: [slots, T + 1], [slots, 1] or [c, 1]
     types: Tensor  # int64 [T]: what the types are called in `edge_type` of data
+    offset: int = 0  # the slot that `none` begins with
 
     @classmethod
     def of(
-        cls, kind: str, first: Tensor, second: Tensor, score: Tensor, none: Tensor, types: Tensor
+        cls,
+        kind: str,
+        first: Tensor,
+        second: Tensor,
+        score: Tensor,
+        none: Tensor,
+        types: Tensor,
+        offset: int = 0,
     ) -> "CandidateEdges":
-        """From scores [c, T'] of pairs and [slots, T' or 1] of none."""
+        """From scores [c, T'] of pairs and [slots, T' or 1] of none, of the slots from `offset` on."""
         if kind == "independent":
             both = torch.cat([score, torch.zeros_like(score[:, :1])], 1).log_softmax(1)
-            return cls(kind, first, second, both[:, :-1], both[:, -1:], types)
+            return cls(kind, first + offset, second, both[:, :-1], both[:, -1:], types, offset)
         flat, index = score, first
         if kind == "consumer":  # one normaliser for all types of a slot
             flat, index = score.reshape(-1, 1), first.repeat_interleave(score.size(1))
         highest = none.detach().scatter_reduce(0, index[:, None].expand_as(flat), flat.detach(), "amax")
         total = (none - highest).exp().index_add(0, index, (flat - highest[index]).exp())
         normaliser = highest + total.log()
-        return cls(kind, first, second, score - normaliser[first], none - normaliser, types)
+        return cls(kind, first + offset, second, score - normaliser[first], none - normaliser, types, offset)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[CandidateEdges]") -> "CandidateEdges":
+        """Those of consecutive slots together."""
+        columns = zip(*((part.first, part.second, part.log_prob, part.none) for part in parts), strict=True)
+        first, second, log_prob, none = map(torch.cat, columns)
+        return cls(parts[0].kind, first, second, log_prob, none, parts[0].types)
+
+    def likely(self) -> "CandidateEdges":
+        """Those that may be chosen: a tenth as probable as certain, or the most probable of its kind."""
+        kept = (self.log_prob > LIKELY).any(1)
+        if self.kind == "independent":
+            return replace(
+                self,
+                first=self.first[kept],
+                second=self.second[kept],
+                log_prob=self.log_prob[kept],
+                none=self.none[kept],
+            )
+        local = self.first - self.offset
+        best = torch.full_like(self.none[:, :1], -torch.inf).expand(-1, self.log_prob.size(1))
+        best = best.scatter_reduce(0, local[:, None].expand_as(self.log_prob), self.log_prob, "amax")
+        kept |= (self.log_prob == best[local]).any(1)
+        return replace(self, first=self.first[kept], second=self.second[kept], log_prob=self.log_prob[kept])
 
     @property
     def num_types(self) -> int:

@@ -82,7 +82,7 @@ class TrainConfig(Shape):
     reach: int | None = None  # None: 8, or twice as many as parts
     epochs: int | None = None  # None: as many as make 200,000 examples, and more where there are few pairs
     batch_size: int = 32  # at most; less where there are few pairs
-    learning_rate: float = 3e-3
+    learning_rate: float | None = None  # None: 0.001 where inputs or targets are graphs, else 0.003
     warmup: float = 0.1  # share of the steps
     weight_decay: float = 0.01
     clip: float = 1.0
@@ -117,6 +117,7 @@ class Resolved(TrainConfig):
     loss: str = "monotone"
     heads: int = 4
     dropout: float = 0.2
+    learning_rate: float = 3e-3
     parts: int = 1
     reach: int = 8
     epochs: int = 1

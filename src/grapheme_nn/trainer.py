@@ -91,9 +91,8 @@ class Trainer:
         for module in network.modules():
             if isinstance(module, Merge):
                 module.register_forward_hook(self._count_merges)
-        optimizer = torch.optim.AdamW(
-            network.parameters(), config.learning_rate, betas=(0.9, 0.98), weight_decay=config.weight_decay, fused=True
-        )
+        rate, decay = self.config.learning_rate, config.weight_decay
+        optimizer = torch.optim.AdamW(network.parameters(), rate, betas=(0.9, 0.98), weight_decay=decay, fused=True)
         self.model, self.optimizer = self.accelerator.prepare(network, optimizer)
         self.network: GraphTransformNet = self.accelerator.unwrap_model(self.model)
 
@@ -208,6 +207,7 @@ def _by_looking(config: TrainConfig, pair: Pair) -> Resolved:
         "loss": "structural" if to_graph else "monotone",
         "heads": 0 if from_graph or to_graph else 4,
         "dropout": 0.1 if from_graph or to_graph else 0.2,
+        "learning_rate": 1e-3 if from_graph or to_graph else 3e-3,
     }
     values = {name: value for name, value in values.items() if getattr(config, name) is None}
     for name, is_graph in (("input_unit", from_graph), ("target_unit", to_graph)):

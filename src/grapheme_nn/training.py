@@ -146,7 +146,7 @@ def _done(run: Run, config: TrainConfig, steps: int) -> float:
     return min(max(run.total_steps / steps, _time_used(run, config)), 1.0)
 
 
-def _learning_rate(run: Run, config: TrainConfig, steps: int) -> float:
+def _learning_rate(run: Run, config: Resolved, steps: int) -> float:
     """Up in a line for the first part of the run, then down along half a cosine."""
     done = _done(run, config, steps)
     warm = (done + 1 / steps) / max(config.warmup, 1 / steps)

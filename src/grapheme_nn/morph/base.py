@@ -311,6 +311,16 @@ def as_graph(
     return Morph.start(x.contiguous(), edge_index.long().contiguous(), edge_weight, batch, **more)
 
 
+def before_split(graph: Morph) -> tuple[Morph, int]:
+    """The graph whose nodes were split into these slots, and into how many each; this graph and 1 where none was."""
+    before, slots = graph.before, graph.num_nodes
+    if before is not None and before.num_nodes and slots > before.num_nodes and slots % before.num_nodes == 0:
+        parts = slots // before.num_nodes
+        if bool((graph.assignment.main_sources() == torch.arange(slots, device=graph.device) // parts).all()):
+            return before, parts
+    return graph, 1
+
+
 def graph_after_graph(rank: Tensor, owner: Tensor) -> Tensor:
     """The nodes graph after graph, each graph's by rank, of equals the first: two int64 [n] to one."""
     by_rank = rank.argsort(stable=True)

@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from grapheme_nn.candidates import CandidateEdges
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.graph import type_identities
-from grapheme_nn.morph.base import Morph
+from grapheme_nn.morph.base import Morph, before_split
 from grapheme_nn.nn.nearest import NearestConsumer
 
 FARTHEST = 16  # places along a chain: beyond, they are all the same distance
+MOST_AT_ONCE = 1 << 17  # pairs of nodes, where nothing is learned
 MOST_NEIGHBOURS = 32  # a node with more is no way from one of its neighbours to another: cost grows with the edges
 
 
@@ -58,26 +59,37 @@ class EdgePredictor(nn.Module):
 
     def forward(self, graph: Morph, x: Tensor) -> CandidateEdges:
         """The candidate edges of the slots of a graph with features x [B, s, d]."""
-        base = graph if graph.before is None or graph.assignment.num_sources == graph.num_nodes else graph.before
-        parts = graph.num_nodes // max(base.num_nodes, 1)
+        base, parts = before_split(graph)
         pairs = all_pairs(base) if base.is_chain else near_pairs(base, self.input_types)
         slot = graph.padding.flat(x)
         query = self.query(slot).view(base.num_nodes, parts * self.pointers, self.inner) * self.inner**-0.5
-        key = self.key(slot).view(base.num_nodes, parts, self.inner)
+        key, none = self.key(slot).view(base.num_nodes, parts, self.inner), self.none(slot)
+        if torch.is_grad_enabled() or pairs.first.numel() <= MOST_AT_ONCE:
+            return self._candidates(pairs, parts, query, key, none)
+        # So many nodes at a time that memory suffices; of each one's candidates only those that may be chosen stay.
+        count = torch.bincount(pairs.first, minlength=base.num_nodes).cumsum(0)
+        chunks, begin, node = [], 0, 0
+        while node < base.num_nodes:
+            last = max(int(torch.searchsorted(count, begin + MOST_AT_ONCE, right=True)), node + 1)
+            end = int(count[last - 1])
+            chosen = Pairs(pairs.first[begin:end] - node, pairs.second[begin:end], pairs.relation[begin:end])
+            own = none[node * parts : last * parts]
+            chunks.append(self._candidates(chosen, parts, query[node:last], key, own, node * parts).likely())
+            begin, node = end, last
+        return CandidateEdges.joined(chunks)
+
+    def _candidates(
+        self, pairs: Pairs, parts: int, query: Tensor, key: Tensor, none: Tensor, offset: int = 0
+    ) -> CandidateEdges:
+        """The candidates of pairs whose first nodes are those of `query` and `none`, which begin at slot `offset`."""
         score = query[pairs.first] @ (key[pairs.second] + self.relation(pairs.relation)[:, None]).mT
         score = score.view(-1, parts, self.pointers, parts).transpose(2, 3)  # [p, slot of first, slot of second, types]
-        place = torch.arange(parts, device=x.device)
-        first = (pairs.first[:, None] * parts + place)[:, :, None].expand(-1, -1, parts)
-        second = (pairs.second[:, None] * parts + place)[:, None, :].expand(-1, parts, -1)
-        different = (first != second).flatten()
-        return CandidateEdges.of(
-            self.kind,
-            first.flatten()[different],
-            second.flatten()[different],
-            score.flatten(0, 2)[different],
-            self.none(slot),
-            self.known,
-        )
+        place = torch.arange(parts, device=key.device)
+        first = (pairs.first[:, None] * parts + place)[:, :, None].expand(-1, -1, parts).flatten()
+        second = (pairs.second[:, None] * parts + place)[:, None, :].expand(-1, parts, -1).flatten()
+        other = (first + offset != second).nonzero()[:, 0]
+        first, second, score = first[other], second[other], score.flatten(0, 2)[other]
+        return CandidateEdges.of(self.kind, first, second, score, none, self.known, offset)
 
 
 def steps(types: int) -> int:

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from grapheme_nn.morph.base import before_split
 from grapheme_nn.objective.base import Comparison
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
@@ -13,6 +14,7 @@ LONGEST = 1e4  # a larger cost of a label counts as this, so that one of probabi
 LEAST = 6e-6  # exp(-12): an edge that cannot be costs 12, so that plans through it have a price
 FORWARDS = 4  # how many voids in a row a pointer is followed through while learning
 ROUNDS = 12  # linearisations of the edge term at most
+LATER = 0.5  # what a plan pays for each slot of a node that comes before: of slots that are alike, the first is taken
 SETTLED = 1e-2  # where no entry of the plan moved by more, there will be no other
 
 
@@ -44,12 +46,14 @@ def align_with_edges(
     void = torch.where(predicted.mask, -predicted.label_log_prob[:, :, VOID], 0).clamp(max=LONGEST)
     with torch.no_grad():
         terms = edge_terms(predicted, targets, (-void).exp())
+        parts = before_split(predicted.graph)[1]
+        later = (torch.arange(label.size(1), device=label.device) % parts * LATER)[:, None]
         plan = crossed = torch.zeros_like(label)
         start: Start = None
         for number in range(1 + ROUNDS):
             share = min(1.0, 2 * number / ROUNDS)
             before = plan
-            plan, start = solve(label + share * crossed, void, 2 - share, start)
+            plan, start = solve(label + later + share * crossed, void, 2 - share, start)
             plan = torch.where(there, plan / plan.sum(2, keepdim=True).clamp_min(1), 0).to(label.dtype)
             if share == 1 and bool((plan - before).abs().amax() < SETTLED):
                 break
