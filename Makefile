@@ -1,10 +1,10 @@
-# From a fresh clone: `make demo` or `make test`. Both install first; the second time the install is skipped.
+# From a fresh clone: `make demo`, `make demo-graphs`, `make test`. All install first; the second time that is skipped.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 INSTALLED := .venv/.installed
 
-.PHONY: setup demo test fuzz format clean
+.PHONY: setup demo demo-graphs test fuzz format clean
 
 setup: $(INSTALLED)
 
@@ -18,6 +18,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 # Threads that sleep while they wait leave the machine to others, who would otherwise slow the training down a lot.
 demo: setup
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python examples/demo.py
+
+demo-graphs: setup
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python examples/derivative.py
 
 test: setup
 	$(BIN)/ruff check .

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grapheme_nn import TrainConfig
+from grapheme_nn import Graph, TrainConfig
+from grapheme_nn.data import generate
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -36,6 +37,28 @@ def test_the_demo_trains_and_judges_and_fails_when_it_does_not_reach_its_promise
         demo.main(count=100, config=TrainConfig(epochs=1, width=16, hidden=8, layers=1, heads=0))
     assert "exact match on 1,000 dates never seen in training" in capsys.readouterr().out
     assert (demo.FOLDER / "model.safetensors").exists()
+
+
+def test_derivatives_are_learned_and_checked_by_numbers(example, capsys):
+    derivative = example("derivative")
+    with pytest.raises(SystemExit, match="below the 80% that this demo promises"):
+        derivative.main(count=40, config=TrainConfig(epochs=1, width=16, hidden=8, layers=1), depth=4)
+    shown = capsys.readouterr().out
+    assert re.search(r"learning from \d+ expressions of depth 3, such as .*x", shown)
+    assert re.search(r"\d+ of 50 derivatives of expressions of depth 4 have the right values", shown)
+    assert shown.count("d/dx  ") == 5
+    assert (derivative.FOLDER / "model.safetensors").exists()
+
+
+def test_a_derivative_is_told_from_what_is_none(example):
+    derivative = example("derivative")
+    (pair,) = generate("derivative", 1, seed=5, depth=4)
+    assert derivative.is_derivative(pair.target, pair.input)
+    assert not derivative.is_derivative(pair.input, pair.input)
+    for wrong in (Graph(("x", "x"), ()), Graph(("x", "+"), ((0, 1, 0),)), Graph(("+",), ()), Graph((), ())):
+        assert not derivative.is_derivative(wrong, derivative.PRODUCT)
+    assert derivative.infix(derivative.PRODUCT) == "x * sin(x)"
+    assert derivative.infix(Graph(("x", "x"), ())).startswith("no expression: an expression has one root")
 
 
 def test_the_history_leads_from_each_letter_to_those_it_was_made_of(example, capsys):

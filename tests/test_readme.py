@@ -1,16 +1,22 @@
-"""Every Python example of the README runs, and what it shows comes out."""
+"""Every Python example of the README and of docs/graphs.md runs, and what it shows comes out."""
 
 import re
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from grapheme_nn import MORPHS, OBJECTIVES
+from grapheme_nn import MORPHS, OBJECTIVES, TrainConfig, train
+from grapheme_nn.data import generate, read_pairs
 
 ROOT = Path(__file__).parent.parent
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS, GRAPHS = (
+    re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
+    for name in ("README.md", "docs/graphs.md")
+)
 # What tells each example from the others.
 MARKS = {
+    "graphs": 'generate("derivative"',
     "train": 'generate("dates"',
     "chain": "as_data()",
     "change": "from_clusters(torch.tensor",
@@ -33,6 +39,35 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_there_is_no_example_without_a_test():
     assert [sum(mark in block for mark in MARKS.values()) for block in BLOCKS] == [1] * len(MARKS)
+
+
+def test_the_readme_trains_a_model_of_graphs(capsys, elsewhere):
+    run("graphs", ("count=20_000", "count=60"))  # learns nothing, but takes a second
+    assert capsys.readouterr().out
+    assert Path("runs/derivative/model.safetensors").exists()
+
+
+def test_the_guide_to_graphs_makes_pairs_and_transforms_all_kinds_of_graphs(capsys, elsewhere):
+    small = TrainConfig(epochs=1, width=16, hidden=8, layers=1)
+    train(generate("derivative", 40, seed=1), [], small, Path("runs/derivative"))
+    names = {}
+    for block in GRAPHS:
+        exec(compile(block, "docs/graphs.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert "UnaryOp\n├─ op0: Not\n└─ operand0: Compare\n" in shown
+    assert "Graph(nodes=('x', 'sin'), edges=((0, 1, 0),), directed=True) Graph(nodes=('7', '3')" in shown
+    pair = read_pairs("code.jsonl")[0]
+    assert pair.target.nodes == ("Compare", "Name a", "NotEq", "Name b")
+    assert len(names["scores"]) == 2
+
+
+def test_the_guide_to_graphs_shows_pairs_that_can_be_read():
+    text = (ROOT / "docs" / "graphs.md").read_text(encoding="utf-8")
+    lines = re.findall(r'^    (\{"input": .*\})$', text, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        (pair,) = read_pairs(BytesIO(f"{line}\n".encode()))
+        assert pair.target.edges
 
 
 def test_the_readme_trains_a_model(capsys, elsewhere):

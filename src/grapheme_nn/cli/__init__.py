@@ -29,7 +29,7 @@ def grapheme(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Text becomes a graph, and a network morphs it into another text's graph.
+    """Learns from pairs to turn texts or graphs into texts or graphs: a text becomes a graph, and a network morphs it.
 
     Example: grapheme train pairs.tsv --out model; echo hello | grapheme predict model
     """

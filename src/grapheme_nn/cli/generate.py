@@ -35,7 +35,7 @@ def generate(
 ) -> None:
     """Write pairs of a built-in task, their answers computed and verified.
 
-    Example: grapheme generate dates --count 10000 --seed 1 -o dates.tsv
+    Graphs go into JSONL. Example: grapheme generate dates --count 10000 --seed 1 -o dates.tsv
     """
     if out.suffix not in (".tsv", ".jsonl"):
         raise WrongUse(f"--out {out}: the name must end in .tsv or .jsonl, which says how to write")

@@ -14,7 +14,7 @@ MOST_SHOWN = 20  # labels or features
 def info(
     model: Model,
 ) -> None:
-    """Print a model's size, figures and settings.
+    """Print a model's size, figures and settings, of a model for graphs also the kind and the types of its edges.
 
     Example: grapheme info runs/dates
     """

@@ -24,7 +24,9 @@ Preset = StrEnum("Preset", ["small", "base"])
 
 
 def train(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Pairs: TSV or JSONL.", show_default=False)],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Pairs: TSV or JSONL; of graphs, JSONL.", show_default=False)
+    ],
     dev: Annotated[Path | None, typer.Option(metavar="FILE", help="Pairs to choose the best model by.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; without it, runs/NAME-OF-DATA.")
@@ -41,8 +43,8 @@ def train(
         str | None,
         typer.Option(metavar="NAMES", help=f"What the network does, in order, of {', '.join(MORPHS)}."),
     ] = None,
-    input_unit: Annotated[Unit | None, typer.Option(help="What a node of the input is.")] = None,
-    target_unit: Annotated[Unit | None, typer.Option(help="What a node of the target is.")] = None,
+    input_unit: Annotated[Unit | None, typer.Option(help="What a node of the input is, where that is text.")] = None,
+    target_unit: Annotated[Unit | None, typer.Option(help="What a node of the target is, where that is text.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="How often every pair is seen.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Learn for so long and no longer.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
