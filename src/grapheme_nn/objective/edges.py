@@ -14,7 +14,7 @@ LONGEST = 1e4  # a larger cost of a label counts as this, so that one of probabi
 LEAST = 6e-6  # exp(-12): an edge that cannot be costs 12, so that plans through it have a price
 FORWARDS = 4  # how many voids in a row a pointer is followed through while learning
 ROUNDS = 12  # linearisations of the edge term at most
-LATER = 0.5  # what a plan pays for each slot of a node that comes before: of slots that are alike, the first is taken
+LATER = 0.1  # what a plan pays for each slot of a node that comes before: of slots that are alike, the first is taken
 SETTLED = 1e-2  # where no entry of the plan moved by more, there will be no other
 
 
