@@ -29,12 +29,17 @@ class Attention(nn.Module):
         batch, n, _ = x.shape
         query = self.query(x).view(batch, n, self.heads, -1).transpose(1, 2)
         key, value = self.key_value(context).view(batch, context.size(1), 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        absent = None
         if mask is not None:
             # A large number, not infinity: a graph without nodes must not become nan.
             absent = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(~mask, torch.finfo(x.dtype).min / 2)
             absent = absent[:, None, None, :]
-            bias = absent if bias is None else bias + absent
-        attended = scaled_dot_product_attention(query, key, value, bias)
+        if bias is None:
+            attended = scaled_dot_product_attention(query, key, value, absent)
+        else:
+            # By hand: torch's kernel for a bias with a gradient rounds differently from that for one without.
+            score = query @ key.mT * query.size(-1) ** -0.5 + bias
+            attended = (score if absent is None else score + absent).softmax(-1) @ value
         mixed: Tensor = self.out(attended.transpose(1, 2).reshape(batch, n, -1))
         return mixed
 
