@@ -82,6 +82,34 @@ def test_connect_of_a_composition_is_the_dense_product_of_memberships(data):
     assert_connects(first.compose(second), membership(first) @ membership(second), edge_index, edge_weight)
 
 
+@pytest.mark.parametrize("chunk", [2**15, 3])
+@given(data=st.data())
+def test_connect_by_type_is_the_dense_product_for_each_type(chunk, data):
+    (assignment,) = data.draw(chains_of_assignments(1))
+    edge_index, edge_weight = data.draw(weighted_graphs(assignment.num_sources))
+    names = torch.tensor([0, 7, -(2**62)])
+    size = edge_weight.numel()
+    edge_type = names[torch.tensor(data.draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))).long()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("grapheme_nn.assignment._CHUNK", chunk)
+        edges, weights, types = assignment.connect_typed(edge_index, edge_weight, edge_type)
+    assert torch.unique(torch.cat([edges, types[None]]), dim=1).size(1) == edges.size(1) == types.numel()
+    assert (edges[0] != edges[1]).all()
+    for kind in names:
+        own, kept = edge_type == kind, types == kind
+        A = dense_adjacency(edge_index[:, own], edge_weight[own], assignment.num_sources)
+        expected = (membership(assignment).T @ A @ membership(assignment)).fill_diagonal_(0)
+        torch.testing.assert_close(dense_adjacency(edges[:, kept], weights[kept], assignment.num_targets), expected)
+
+
+def test_parallel_edges_of_two_types_stay_two():
+    pair, ends = Assignment.from_clusters(torch.tensor([0, 0, 1])), torch.tensor([[0, 1, 1], [2, 2, 2]])
+    edges, weights, types = pair.connect_typed(ends, None, torch.tensor([4, 3, 4]))
+    assert edges.tolist() == [[0, 0], [1, 1]]
+    assert (weights.tolist(), types.tolist()) == ([1.0, 2.0], [3, 4])
+    assert pair.connect_typed(ends, None, None)[2] is None
+
+
 def test_merging_does_not_shrink_edge_weights():
     assignment = Assignment.from_clusters(torch.tensor([0, 0, 1, 1]))
     edges, weights = assignment.connect(torch.tensor([[0, 1, 2, 0], [1, 2, 3, 3]]), torch.tensor([1.0, 2.0, 3.0, 4.0]))
@@ -235,6 +263,9 @@ def test_gradients_of_connect_are_exact():
     assert gradcheck(lambda w, s, m: soft_assignment(s, m).connect(EDGES, w)[1], (doubles(7), doubles(7), doubles(7)))
     hard = Assignment.from_clusters(torch.tensor([0, 0, 1, 2, 2]))
     assert gradcheck(lambda w: hard.connect(EDGES, w)[1], (doubles(7),))
+    types = torch.tensor([1, 2, 1, 2, 3, 1, 1])
+    assert gradcheck(lambda w: hard.connect_typed(EDGES, w, types)[1], (doubles(7),))
+    assert gradcheck(lambda w, s: soft_assignment(s).connect_typed(EDGES, w, types)[1], (doubles(7), doubles(7)))
 
 
 def test_gradients_of_compose_and_dense_are_exact():
@@ -304,6 +335,7 @@ META = torch.device("meta")
         (ValueError, "edge_index refers to node 3, but the graph has 3 nodes", lambda: PAIR.connect(indices(0, 3)[:, None])),
         (ValueError, r"edge_weight has shape \[2\], but there are 1 edges", lambda: PAIR.connect(indices(0, 1)[:, None], ONES)),
         (ValueError, r"edge_index must be integers of shape \[2, e\]", lambda: PAIR.connect(indices(0, 1))),
+        (ValueError, r"edge_type must be one integer per edge, but is torch.int64 \[2\] for 1 edges", lambda: PAIR.connect_typed(indices(0, 1)[:, None], None, indices(0, 1))),
         (ValueError, "leads to 2 nodes, but the next one starts from 3", lambda: PAIR.compose(PAIR)),
         (ValueError, "there is no target 2: the assignment has 2", lambda: PAIR.contributors(2)),
         (ValueError, "call harden", lambda: from_dense(torch.ones(2, 2)).clusters()),

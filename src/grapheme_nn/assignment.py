@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 from torch_geometric.utils import scatter
 
-from grapheme_nn.graph import check_edges, check_weights, is_integer, same_device
-from grapheme_nn.sparse import Grouping, row_products, summed
+from grapheme_nn.graph import check_edges, check_types, check_weights, is_integer, same_device
+from grapheme_nn.sparse import Grouping, row_products, summed, summed_by_type
 
 # So many edges at a time become those of a soft assignment: what they grow into stays in the processor's cache.
 _CHUNK = 2**15
@@ -168,6 +168,15 @@ class Assignment(Lazy):
         costs one sort of the edges; a soft one with r entries a row, one of up to e r^2. The number of edges depends on
         the values, so a CUDA device waits for the host here.
         """
+        return self.connect_typed(edge_index, edge_weight, None)[:2]
+
+    def connect_typed(
+        self, edge_index: Tensor, edge_weight: Tensor | None, edge_type: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """As `connect`, for the edges of each type by themselves, M^T A_t M: also the type of each edge after.
+
+        `edge_type` int [e], or None where edges have none. Parallel edges of two types stay two.
+        """
         belonging = self.belonging()
         if edge_weight is None:
             dtype = torch.get_default_dtype() if self.membership is None and self.has_clusters else belonging.dtype
@@ -175,6 +184,9 @@ class Assignment(Lazy):
         same_device("edge_index", edge_index, "the assignment", self.weight)
         check_edges(edge_index, self.num_sources)
         check_weights(edge_index, edge_weight)
+        if edge_type is not None:
+            check_types(edge_index, edge_type)
+            edge_type = edge_type.long()
         edge_index = edge_index.long()
         if self.has_clusters:
             cluster = self.clusters()
@@ -183,16 +195,22 @@ class Assignment(Lazy):
                 belongs = belonging.new_zeros(self.num_sources).scatter(0, self.source, belonging).to(edge_weight.dtype)
                 edge_weight = edge_weight * belongs[edge_index[0]] * belongs[edge_index[1]]
             kept = ((near != far) & (near >= 0) & (far >= 0)).nonzero()[:, 0]
-            return summed(torch.stack([near[kept], far[kept]]), edge_weight[kept], self.num_targets)
+            kind = None if edge_type is None else edge_type[kept]
+            return summed_by_type(torch.stack([near[kept], far[kept]]), edge_weight[kept], self.num_targets, kind)
         parts = []
-        for edges, weights in zip(torch.split(edge_index, _CHUNK, 1), torch.split(edge_weight, _CHUNK), strict=True):
-            near, far, weight = self._product(edges[0], edges[1], weights[:, None], belonging[:, None])  # A M
-            far, near, weight = self._product(far, near, weight, belonging[:, None])  # M^T (A M)
+        for begin in range(0, max(edge_index.size(1), 1), _CHUNK):
+            (near, far), weight = edge_index[:, begin : begin + _CHUNK], edge_weight[begin : begin + _CHUNK, None]
+            near, far, weight, edge = self._product(near, far, weight, belonging[:, None])  # A M
+            far, near, weight, term = self._product(far, near, weight, belonging[:, None])  # M^T (A M)
             kept = (near != far).nonzero()[:, 0]
-            parts.append(summed(torch.stack([near[kept], far[kept]]), weight[kept, 0], self.num_targets))
+            kind = None if edge_type is None else edge_type[begin + edge[term[kept]]]
+            places = torch.stack([near[kept], far[kept]])
+            parts.append(summed_by_type(places, weight[kept, 0], self.num_targets, kind))
         if len(parts) == 1:
             return parts[0]
-        return summed(torch.cat([p[0] for p in parts], dim=1), torch.cat([p[1] for p in parts]), self.num_targets)
+        places, values = torch.cat([part[0] for part in parts], dim=1), torch.cat([part[1] for part in parts])
+        kind = None if edge_type is None else torch.cat([part[2] for part in parts if part[2] is not None])
+        return summed_by_type(places, values, self.num_targets, kind)
 
     def compose(self, following: "Assignment") -> "Assignment":
         """The history of this change and the one that follows it: S1 S2, and M1 M2."""
@@ -204,7 +222,7 @@ class Assignment(Lazy):
         by_pattern = all(each.membership is None and each.has_clusters for each in (self, following))
         left = torch.stack([self.weight, self.belonging()], dim=1)
         right = torch.stack([following.weight, following.belonging()], dim=1)
-        row, column, terms = following._product(self.source, self.target, left, right)
+        row, column, terms, _ = following._product(self.source, self.target, left, right)
         n, k = self.num_sources, following.num_targets
         (source, target), value = summed(torch.stack([row, column]), terms, max(n, k))
         return Assignment(source, target, value[:, 0], n, k, None if by_pattern else value[:, 1], checked=False)
@@ -266,18 +284,18 @@ class Assignment(Lazy):
     def _by_target(self) -> Grouping:
         return Grouping.of(self.target, self.num_targets, self.source)
 
-    def _product(self, outer: Tensor, inner: Tensor, value: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _product(self, outer: Tensor, inner: Tensor, value: Tensor, own: Tensor) -> tuple[Tensor, ...]:
         """A sparse matrix with entries (outer, inner) times this one, whose entries have the values `own`.
 
         `value` [e, v] and `own` [nnz, v] hold v matrices of the same pattern. So does the result, whose terms are not
-        added up yet: a place may occur more than once.
+        added up yet: a place may occur more than once. The last is which of the entries each term comes from.
         """
         begin = self._by_source.begin
         repeats = begin.diff()[inner]
         left = torch.arange(inner.numel(), device=inner.device).repeat_interleave(repeats)
         step = torch.arange(left.numel(), device=inner.device) - (repeats.cumsum(0) - repeats)[left]
         entry = self._by_source.order[begin[inner[left]] + step]
-        return outer[left], self.target[entry], value[left] * own[entry].to(value.dtype)
+        return outer[left], self.target[entry], value[left] * own[entry].to(value.dtype), left
 
     def _weighted_sum(self, x: Tensor, expected: int, what: str, *, reduces: bool) -> Tensor:
         """S^T x, or S x: [n, ...] to [k, ...], or back."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeGuard, overload
 
-import torch
 from rapidfuzz.distance import Levenshtein
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
 from grapheme_nn.data.graphs import Graph
-from grapheme_nn.graph import UNITS, Unit, name_identities, texts_to_batch, units_of
+from grapheme_nn.graph import UNITS, Unit, texts_to_batch, units_of
+from grapheme_nn.graph_data import collate, encode
 from grapheme_nn.graph_matching import match_nodes
 from grapheme_nn.loss import StructuralLoss
 from grapheme_nn.rewrites import wrong_rewrites
@@ -53,7 +53,7 @@ class GraphEvaluation(NamedTuple):
     word_error_rate: float  # 1 - exact match
     symbol_error_rate: float  # edits per node and edge of all targets
     similarity: float  # mean of 1 - edits / nodes and edges of the larger graph, and not below 0
-    structural_loss: float  # of labels and edges; it does not see types
+    structural_loss: float  # of labels, edges and their types
     node_f1: float  # of nodes with the right label, over all graphs together
     edge_f1: float  # of edges with the right type between the right nodes, over all graphs together
     edit_distance: float  # mean edits a graph: an upper bound of the graph edit distance
@@ -148,25 +148,13 @@ def structural_loss(predicted: Sequence[str], targets: Sequence[str], unit: Unit
 
 
 def _graph_structural_loss(predicted: Sequence[Graph], targets: Sequence[Graph]) -> float:
+    """The mean `StructuralLoss` between graphs, types of edges included."""
     longest = [max(len(given.nodes), len(wanted.nodes)) + 1 for given, wanted in zip(predicted, targets, strict=True)]
-    return _mean_loss(
-        longest, lambda chosen: [_graphs_to_batch([graphs[row] for row in chosen]) for graphs in (predicted, targets)]
-    )
+    sides = encode(predicted, "graph"), encode(targets, "graph")
+    return _mean_loss(longest, lambda chosen: [collate([side[row] for row in chosen]) for side in sides])
 
 
-def _graphs_to_batch(graphs: Sequence[Graph]) -> Batch:
-    return Batch.from_data_list(
-        [
-            Data(
-                x=torch.tensor(name_identities(graph.nodes), dtype=torch.long),
-                edge_index=torch.tensor([edge[:2] for edge in graph.edges], dtype=torch.long).view(-1, 2).t(),
-            )
-            for graph in graphs
-        ]
-    )
-
-
-def _mean_loss(longest: Sequence[int], batches: Callable[[list[int]], list[Batch]]) -> float:
+def _mean_loss(longest: Sequence[int], batches: Callable[[list[int]], list[Data]]) -> float:
     """The mean loss of pairs of graphs, of which the larger one has so many nodes less 1, in batches of rows."""
     loss = StructuralLoss()
     order = sorted(range(len(longest)), key=longest.__getitem__)

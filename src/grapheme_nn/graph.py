@@ -374,6 +374,16 @@ def check_weights(edge_index: Tensor, edge_weight: Tensor) -> None:
         )
 
 
+def check_types(edge_index: Tensor, edge_type: Tensor) -> None:
+    """That there is a type for each edge."""
+    same_device("edge_type", edge_type, "edge_index", edge_index)
+    if edge_type.shape != edge_index.shape[1:] or not is_integer(edge_type):
+        raise ValueError(
+            f"edge_type must be one integer per edge, but is {edge_type.dtype} {list(edge_type.shape)} "
+            f"for {edge_index.size(1)} edges"
+        )
+
+
 def same_device(name: str, tensor: Tensor, other: str, reference: Tensor) -> None:
     """That a tensor is where the `reference` called `other` is."""
     if tensor.device != reference.device:

@@ -142,7 +142,7 @@ class PredictedGraph:
         """The slots as a PyG batch with `label_log_prob` [slots, V - 1], `existence`, `edge_index` and `edge_weight`.
 
         Column 0 is a copied unit that has no label, then come the labels, copying counted as the label of what is
-        copied; all given that the slot exists.
+        copied; all given that the slot exists. Where edges are predicted with types, there is `edge_type`, too.
         """
         padding, (edge_index, edge_weight) = self.graph.padding, self.edges()
         void = padding.flat(self.label_log_prob[:, :, VOID])
@@ -154,6 +154,8 @@ class PredictedGraph:
             batch=padding.owner,
             ptr=torch.nn.functional.pad(padding.length.cumsum(0), (1, 0)),
         )
+        if self.edge_type is not None:
+            batch.edge_type = self.edge_type
         batch._num_graphs = self.mask.size(0)
         return batch
 
@@ -175,8 +177,21 @@ class PredictedGraph:
         graph.label_log_prob = torch.cat([others, graph.label_log_prob[:, 1:], own], 1)
         return graph, labelled
 
+    @property
+    def edge_type(self) -> Tensor | None:
+        """What the types of `edges` are called in data, int64 [e]; None where they have none."""
+        return None if self.candidates is None else self.candidates.types.repeat(self.candidates.first.numel())
+
     def edges(self) -> tuple[Tensor, Tensor]:
-        """The candidate edges between slots, int64 [2, e], and their probabilities [e]."""
+        """The candidate edges between slots, int64 [2, e], and their probabilities [e].
+
+        Of `candidates`, each pair once for each type (see `edge_type`); what stands in for a void is no edge.
+        """
+        if self.candidates is not None:
+            ends = torch.stack([self.candidates.first, self.candidates.second])
+            ends = ends.flip(0) if self.candidates.kind == "operands" else ends
+            count = self.candidates.num_types
+            return ends.repeat_interleave(count, 1), self.candidates.log_prob[:, :count].exp().flatten()
         if self.next_log_prob is None:
             return self.graph.structure_edges, self.graph.structure_weights
         slots, reach = self.mask.size(1), self.next_log_prob.size(2) - 1

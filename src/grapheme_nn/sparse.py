@@ -37,6 +37,19 @@ class Grouping(NamedTuple):
         return cls(order, begin, other[order])
 
 
+def summed_by_type(
+    places: Tensor, values: Tensor, size: int, kind: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """As `summed`, with the types [e] of what is left; a place of two types `kind` int64 [e] is two places."""
+    if kind is None:
+        return *summed(places, values, size), None
+    names, number = torch.unique(kind, return_inverse=True)
+    count = max(names.numel(), 1)
+    key = torch.stack([places[0], places[1] * count + number])
+    (near, far), values = summed(key, values, size * count)
+    return torch.stack([near, far // count]), values, names[far % count]
+
+
 def summed(places: Tensor, values: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Sorted places, each once, with the sum of its values: [2, e] and [e, ...]."""
     key = places[0] * size + places[1]

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import is_chain, same_device
+from grapheme_nn.graph import is_chain, is_integer, same_device
 from grapheme_nn.padding import Padding
 
 
@@ -24,7 +24,9 @@ class Edges:
 
     shape: tuple[int, int]  # B, n
     matrix: Assignment
-    chain: Tensor | None
+    chain: Tensor | None  # None also where there are types
+    kind: Tensor | None = None  # int64 [e]: of each edge in 0..kinds - 1; None where there are no types to tell apart
+    kinds: int = 1
 
     def successors(self, values: Tensor) -> Tensor:
         """A @ values: per node, the weighted sum over the nodes its edges lead to. [B, n, c] to [B, n, c]."""
@@ -47,7 +49,7 @@ class Edges:
     def overlap(self, other: "Edges", plan: Tensor) -> tuple[Tensor, Tensor]:
         """How much each edge overlaps with edges of `other` under a plan of the nodes, and each of other's with these.
 
-            o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']
+            o(s, t) = sum_(s', t') w'(s', t') P[s, s'] P[t, t']        over edges of its own type, where they have one
 
         Shapes: plan [B, n + 1, m + 1], the void last; returns as `inner` does.
         """
@@ -61,7 +63,20 @@ class Edges:
             return torch.bmm(pad(other.chain, (0, 2))[:, None, :], both.mT)[:, 0], on_self
         plan = plan[:, :-1, :-1]
         back = plan.mT
+        if self.kind is not None:
+            return self._inner_by_type(plan, other, back), other._inner_by_type(back, self, plan)
         return self.inner(plan, other.successors(back).mT), other.inner(back, self.successors(plan).mT)
+
+    def _inner_by_type(self, plan: Tensor, other: "Edges", back: Tensor) -> Tensor:
+        """o of `overlap` for these edges, [e]: as `inner`, with the successors of each type by themselves."""
+        assert self.kind is not None
+        assert other.kind is not None
+        rows, own = other.matrix.num_sources, other.matrix
+        place = own.source * other.kinds + other.kind
+        typed = Assignment(place, own.target, own.weight, rows * other.kinds, rows, checked=False)
+        reached = typed.lift(back.flatten(0, 1)).view(*other.shape, other.kinds, back.size(2))  # [B, m, kinds, n]
+        at_target = reached.transpose(1, 3).flatten(0, 2)[self.matrix.target * self.kinds + self.kind]
+        return (plan.flatten(0, 1)[self.matrix.source] * at_target).sum(1)
 
     def total(self, per_edge: Tensor) -> Tensor:
         """The weighted sum of a value per edge, as `inner` gives it, over the edges of each graph: [B]."""
@@ -98,6 +113,7 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
     fields = ("edge_weight", "activation", "label_log_prob", "existence")
     given = [graph[field].dtype for graph in (predicted, target) for field in fields if field in graph]
     dtype = reduce(torch.promote_types, given, torch.float32)
+    kinds, types = _types(predicted, target)
     integers = [part.long() for part in (predicted.edge_index, target.edge_index, torch.cat(known))]
     ends = [torch.stack((part if part.numel() else part.new_zeros(1)).aminmax()) for part in integers]
     *table, least, most = torch.cat(ends).tolist()
@@ -111,8 +127,8 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
             f"labels of the target range from {least} to {most}, but label_log_prob has "
             f"{predicted.label_log_prob.size(1)} columns"
         )
-    x = _pad(predicted, "predicted", table[0:2], dtype, None if soft else known[0])
-    y = _pad(target, "target", table[2:4], dtype, known[-1])
+    x = _pad(predicted, "predicted", table[0:2], dtype, None if soft else known[0], types[0], kinds)
+    y = _pad(target, "target", table[2:4], dtype, known[-1], types[1], kinds)
     if len(x.existence) != len(y.existence):
         counts = f"{len(x.existence)} predicted graphs and {len(y.existence)} targets"
         raise ValueError(f"there are {counts}: a loss compares them pairwise")
@@ -130,7 +146,25 @@ def check_edge_index(side: str, graph: Data) -> None:
         )
 
 
-def _pad(graph: Data, side: str, ends: list[int], dtype: torch.dtype, identity: Tensor | None) -> Padded:
+def _types(predicted: Data, target: Data) -> tuple[int, tuple[Tensor | None, Tensor | None]]:
+    """How many types of edges there are, and those of both graphs' edges, numbered; None where all are alike."""
+    given = [graph.get("edge_type") for graph in (predicted, target)]
+    if any(types is None for types in given):
+        return 1, (None, None)
+    names, number = torch.unique(torch.cat([types.long() for types in given]), return_inverse=True)
+    first, second = number.split([types.numel() for types in given])
+    return names.numel(), (first, second) if names.numel() > 1 else (None, None)
+
+
+def _pad(
+    graph: Data,
+    side: str,
+    ends: list[int],
+    dtype: torch.dtype,
+    identity: Tensor | None,
+    kind: Tensor | None,
+    kinds: int,
+) -> Padded:
     """`ends`: the least and the last node of edge_index."""
     least, most = ends
     count = (graph.label_log_prob if identity is None else identity).size(0)
@@ -147,14 +181,14 @@ def _pad(graph: Data, side: str, ends: list[int], dtype: torch.dtype, identity: 
     ones = torch.ones(max(count, source.size(0)), dtype=dtype, device=source.device)
     weight = graph.edge_weight.to(dtype) if "edge_weight" in graph else ones[: source.size(0)]
     chain = None
-    if nodes and is_chain(graph.edge_index):
+    if nodes and kind is None and is_chain(graph.edge_index):
         chain = weight.new_zeros(rows).index_add(0, source, weight).view(graphs, nodes)[:, :-1]
     return Padded(
         existence=dense(graph.existence.to(dtype) if "existence" in graph else ones[:count]),
         identity=None if identity is None else dense(identity),
         probability=dense(graph.label_log_prob.to(dtype).exp()) if identity is None else None,
         activation=dense(graph.activation.to(dtype)) if "activation" in graph else None,
-        edges=Edges((graphs, nodes), Assignment(source, target, weight, rows, rows, checked=False), chain),
+        edges=Edges((graphs, nodes), Assignment(source, target, weight, rows, rows, checked=False), chain, kind, kinds),
     )
 
 
@@ -178,7 +212,10 @@ def _check_fields(side: str, graph: Any, needed: str, *, like: Data) -> None:
     if needed != "label_log_prob" and graph[needed].is_floating_point():
         raise ValueError(f"{needed} of the {side} graph must be integers, but is {graph[needed].dtype}")
     n, e = (graph[needed].size(0) if graph[needed].dim() else 0), graph.edge_index.size(1)
-    shapes = {"edge_index": [2, e], "edge_weight": [e], "existence": [n], "activation": [n, "_"], "ptr": ["_"]}
+    if isinstance(graph.get("edge_type"), Tensor) and not is_integer(graph.edge_type):
+        raise ValueError(f"edge_type of the {side} graph must be integers, but is {graph.edge_type.dtype}")
+    shapes: dict[str, list[Any]] = {"edge_index": [2, e], "edge_weight": [e], "edge_type": [e]}
+    shapes |= {"existence": [n], "activation": [n, "_"], "ptr": ["_"]}
     shapes[needed] = [n, "_"] if needed == "label_log_prob" else [n]
     for field, shape in shapes.items():
         if not isinstance(graph.get(field), Tensor):

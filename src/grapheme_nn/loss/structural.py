@@ -75,7 +75,8 @@ class StructuralLoss(torch.nn.Module):
         E = sum_{(s, t) in x} w (o_xx - o_xy)^2 + sum_{(s', t') in y} w' (o_yy - o_yx)^2
 
     A sum of squares, 0 for identical graphs; where plans are sharp, the number of edges that are lost or new, and an
-    edge turned round is both. O(n m) on chains, else O(e_x m + e_y n).
+    edge turned round is both. O(n m) on chains, else O(e_x m + e_y n). Where both graphs have `edge_type`, an edge
+    overlaps only with edges of its own type, so that one of another type is lost and new as well: 5 - 3 is not 3 - 5.
 
     **Q** compares the density of out-degrees, out / n: `0.3 |difference of means| + 0.7 |difference of variances|`.
 
@@ -87,10 +88,10 @@ class StructuralLoss(torch.nn.Module):
         w_i = existence_i / sqrt(1 + sum_j existence_j <phi_i, phi_j>),    j in the same graph
 
     All is symmetric for hard graphs. Graphs are PyG `Data` or `Batch` with `x` integer [n], `edge_index` [2, e], and
-    optionally `edge_weight` [e], not negative, and `activation` [n, d]; a predicted one may have `existence` [n] in
-    [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` integer [m]; or it is what a network
-    returns, a `PredictedGraph`. Memory O((n + m)^2) a pair. Read back from the device are the sizes, and the range of
-    the costs (see `sinkhorn`).
+    optionally `edge_weight` [e], not negative, `edge_type` integer [e], and `activation` [n, d]; a predicted one may
+    have `existence` [n] in [0, 1], and `label_log_prob` [n, V] in place of x, the target then `label` integer [m]; or
+    it is what a network returns, a `PredictedGraph`. Memory O((n + m)^2) a pair, times the types of edges where these
+    are told apart. Read back from the device are the sizes, and the range of the costs (see `sinkhorn`).
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment, Lazy
-from grapheme_nn.graph import chain_edges, check_graph, is_chain, is_sorted, levels, on_host
+from grapheme_nn.graph import chain_edges, check_graph, check_types, is_chain, is_sorted, levels, on_host
 from grapheme_nn.padding import Padding
 
 
@@ -39,9 +39,10 @@ class Morph(Lazy):
         Rewire          H                 gated A, and new edges forward            identity
 
     A' without its diagonal; M is the membership of `assignment` (of `LocalPool`, a softmax over the nearest clusters);
-    F are the features before the change that `Lift` takes back, T its assignment. Every operator takes a `Morph`, so
-    that they chain (`nn.Sequential(Merge(), LocalPool(8))(data)`), and `history` leads back to the nodes that the chain
-    began with.
+    F are the features before the change that `Lift` takes back, T its assignment. Where edges have types, all of it
+    holds for each type by itself, and the edges that `Split` and `Rewire` insert are of type 0. Every operator takes a
+    `Morph`, so that they chain (`nn.Sequential(Merge(), LocalPool(8))(data)`), and `history` leads back to the nodes
+    that the chain began with.
 
     A soft graph need not be acyclic. What makes it a DAG is its `order`: only edges that point forward in it count as
     structure, and the others are weights that operators carry along.
@@ -231,13 +232,15 @@ class Morph(Lazy):
         return Padding.of(self.owner, self.num_graphs, self.in_order)
 
     def as_data(self) -> Data:
-        """The graph for PyG: `x`, `edge_index`, `edge_weight`; a `Batch` where there are several graphs."""
+        """The graph for PyG: `x`, `edge_index`, `edge_weight`, `edge_type` if any; a `Batch` of several graphs."""
         data = Data(x=self.x, edge_index=self.edge_index, edge_weight=self.edge_weight)
         if self.batch is not None:
             data = Batch(**data.to_dict(), batch=self.batch)
             data._num_graphs = self.num_graphs
         if self.existence is not None:
             data.existence = self.existence
+        if self.edge_type is not None:
+            data.edge_type = self.edge_type
         return data
 
     def __repr__(self) -> str:
@@ -249,7 +252,7 @@ class Operator(nn.Module):
     """An operator that changes graphs. Subclasses define `change`, from `Morph` to `Morph` (see `Morph.changed`).
 
     Called with a `Morph`, a PyG `Data` or `Batch`, or with tensors: x float [n, d], edge_index int [2, e], edge_weight
-    [e] (1 each by default), batch int [n] (one graph by default).
+    [e] (1 each by default), batch int [n] (one graph by default), edge_type int [e] (by default, edges have none).
     """
 
     channels: int = 0  # d, where the operator was made for a number of channels
@@ -260,8 +263,10 @@ class Operator(nn.Module):
         edge_index: Tensor | None = None,
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
+        *,
+        edge_type: Tensor | None = None,
     ) -> Morph:
-        graph = x if isinstance(x, Morph) else as_graph(x, edge_index, edge_weight, batch)
+        graph = x if isinstance(x, Morph) else as_graph(x, edge_index, edge_weight, batch, edge_type=edge_type)
         if self.channels not in (0, graph.channels):
             raise ValueError(f"x has {graph.channels} channels, but this operator was made for {self.channels}")
         for parameter in self.parameters() if graph is not x else ():
@@ -299,16 +304,22 @@ def as_graph(
     edge_index: Tensor | None,
     edge_weight: Tensor | None = None,
     batch: Tensor | None = None,
+    *,
+    edge_type: Tensor | None = None,
     **more: Any,
 ) -> Morph:
     """A graph before any change, checked, with int64 indices in memory order; `more` are other fields of it."""
     if isinstance(x, Data):
+        edge_type = x.get("edge_type")
         x, edge_index, edge_weight, batch = x.x, x.edge_index, x.get("edge_weight"), x.get("batch")
     check_graph(x, edge_index, edge_weight, batch)
     assert edge_index is not None
+    if edge_type is not None:
+        check_types(edge_index, edge_type)
+        edge_type = edge_type.long().contiguous()
     edge_weight = None if edge_weight is None else edge_weight.to(x.dtype).contiguous()
     batch = None if batch is None else batch.long().contiguous()
-    return Morph.start(x.contiguous(), edge_index.long().contiguous(), edge_weight, batch, **more)
+    return Morph.start(x.contiguous(), edge_index.long().contiguous(), edge_weight, batch, edge_type=edge_type, **more)
 
 
 def before_split(graph: Morph) -> tuple[Morph, int]:

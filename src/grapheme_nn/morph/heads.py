@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from grapheme_nn.sparse import summed
+from grapheme_nn.sparse import summed_by_type
 
 # A way up the forest less probable than this is not followed further: its gradient is as small.
 _NEGLIGIBLE = 1e-3
@@ -54,11 +54,12 @@ def memberships(plan: Plan, score: Tensor, reach: int) -> Memberships:
 
 
 def expected_edges(
-    edge_index: Tensor, edge_weight: Tensor, plan: Plan, entries: Memberships, reach: int
-) -> tuple[Tensor, Tensor]:
+    edge_index: Tensor, edge_weight: Tensor, edge_type: Tensor | None, plan: Plan, entries: Memberships, reach: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """What an edge (s, t) is expected to weigh between the heads of s and t: M[s, a] M[t, b], if both can be.
 
-    They cannot, where a and b are both above s and above t: the ways up have met by then, and go on as one.
+    They cannot, where a and b are both above s and above t: the ways up have met by then, and go on as one. Edges of
+    different types stay apart.
     """
     n = plan.parent.numel()
     above = [torch.arange(n, device=edge_index.device)]
@@ -73,4 +74,5 @@ def expected_edges(
     possible = (together.detach() != 0) & ~(shared[0][:, :, None] & shared[1][:, None, :])
     edge, near, far = possible.nonzero().unbind(1)
     weight = edge_weight[edge] * together[edge, near, far]
-    return summed(torch.stack([heads[s[edge], near], heads[t[edge], far]]), weight, n)
+    kind = None if edge_type is None else edge_type[edge]
+    return summed_by_type(torch.stack([heads[s[edge], near], heads[t[edge], far]]), weight, n, kind)

@@ -32,7 +32,7 @@ class Lift(Operator):
         x = fine.x + self.linear(change.lift(graph.x))
         whole = torch.ones_like(change.weight)
         back = Assignment(change.target, change.source, whole, change.num_targets, change.num_sources, checked=False)
-        own = {"order": fine.order, "existence": fine.existence, "unit": fine.unit}
+        own = {"order": fine.order, "existence": fine.existence, "unit": fine.unit, "edge_type": fine.edge_type}
         morph = graph.changed(x, fine.edge_index, fine.edge_weight, fine.batch, back, **own)
         known = {name: fine.__dict__[name] for name in ("is_chain", "padding") if name in fine.__dict__}
         return morph.knowing(main_nodes=fine.main_nodes, **known)

@@ -58,11 +58,11 @@ class LocalPool(Operator):
         # A cluster that nothing is near to is empty, and 0 / 0 is not its feature.
         weight = member / mass.clamp_min(torch.finfo(x.dtype).tiny)[target]
         assignment = Assignment(source, target, weight, n, k, member, checked=False)
-        edges, weights = assignment.connect(graph.edge_index, graph.edge_weight)
+        edges, weights, types = assignment.connect_typed(graph.edge_index, graph.edge_weight, graph.edge_type)
         of_graph = torch.arange(graph.num_graphs, device=x.device).repeat_interleave(clusters)
         batch = None if graph.batch is None else of_graph
         order = torch.arange(k, device=x.device)
-        return graph.changed(assignment.reduce(x), edges, weights, batch, assignment, order=order)
+        return graph.changed(assignment.reduce(x), edges, weights, batch, assignment, order=order, edge_type=types)
 
     def _places(self, graph: Morph, clusters: Tensor) -> Tensor:
         """t of each node, [n]. In float64: among a million nodes, float32 cannot tell neighbours apart."""

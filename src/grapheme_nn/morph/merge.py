@@ -171,8 +171,8 @@ class Merge(Operator):
         """The graph in which a plan has been carried out, with the gradient of `soft` where scores are given for it."""
         x, n, k = graph.x, graph.num_nodes, int(plan.cluster.max()) + 1 if graph.num_nodes else 0
         assignment = Assignment.from_clusters(plan.cluster, k)
-        edges, weights = assignment.connect(graph.edge_index, graph.edge_weight)
-        own: dict[str, Any] = {"losses": self._losses(logit, n, k), "log_probability": sampled}
+        edges, weights, types = assignment.connect_typed(graph.edge_index, graph.edge_weight, graph.edge_type)
+        own: dict[str, Any] = {"losses": self._losses(logit, n, k), "log_probability": sampled, "edge_type": types}
         if relaxed is None:
             features = assignment.reduce(x)
         else:
@@ -194,9 +194,10 @@ class Merge(Operator):
     def _soft_morph(self, graph: Morph, plan: Plan, logit: Tensor) -> Morph:
         n, entries = graph.num_nodes, memberships(plan, logit, self.reach)
         assignment = Assignment(entries.source, entries.head, entries.soft, n, n, entries.member, checked=False)
-        edges, weights = expected_edges(graph.edge_index, graph.edge_weight, plan, entries, self.reach)
+        carried = graph.edge_index, graph.edge_weight, graph.edge_type
+        edges, weights, types = expected_edges(*carried, plan, entries, self.reach)
         losses = self._losses(logit, n, int(plan.cluster.max()) + 1 if n else 0)
-        own = {"losses": losses, "order": graph.sequence}
+        own = {"losses": losses, "order": graph.sequence, "edge_type": types}
         own["existence"] = self._existence(graph, assignment, entries.is_head)
         return graph.changed(assignment.reduce(graph.x), edges, weights, graph.batch, assignment, **own)
 

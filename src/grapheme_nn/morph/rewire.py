@@ -18,7 +18,8 @@ class Rewire(Operator):
     An edge is there where its gate is above one half. In training the weights are those hard ones with the gradient of
     the soft gates (straight-through), and an edge that is not there stays in the list with weight 0, so that it can
     come back; in `eval()` it is gone. All edges point forward in one order, so the result is acyclic whatever the gates
-    say. The nodes stay: the assignment is the identity. In `eval()` the number of edges depends on the values.
+    say. The nodes stay: the assignment is the identity. Edges keep their types, and new ones are of type 0, where edges
+    have types. In `eval()` the number of edges depends on the values.
     """
 
     def __init__(self, channels: int, reach: int = 2) -> None:
@@ -47,9 +48,13 @@ class Rewire(Operator):
         gate = (score + self.bias[is_new.long()]).sigmoid()
         hard = (gate > 0.5).to(gate.dtype)
         weight = torch.cat([edge_weight, edge_weight.new_ones(pairs.size(1) - edge_index.size(1))])
+        types = graph.structure_types
+        if types is not None:
+            types = torch.cat([types, types.new_zeros(pairs.size(1) - edge_index.size(1))])
         if self.training:
             weight = weight * (hard + (gate - gate.detach()))
         else:
             pairs, weight = pairs[:, hard.bool()], weight[hard.bool()]
+            types = None if types is None else types[hard.bool()]
         same = Assignment.identity(x.size(0), device=x.device)
-        return graph.changed(x, pairs, weight, graph.batch, same, order=graph.in_order)
+        return graph.changed(x, pairs, weight, graph.batch, same, order=graph.in_order, edge_type=types)

@@ -30,8 +30,9 @@ class SoftPool(Operator):
     it takes O(e k + n k (k + d)); the gradient is written by hand, with the products it needs and no more, and cannot
     be differentiated again. `assignment.harden()` gives the quotient graph, each node in its strongest cluster.
 
-    Each graph of a batch gets the same number of clusters, and A' all k (k - 1) edges between them. The number of
-    graphs and their sizes are read on the host.
+    Each graph of a batch gets the same number of clusters, and A' all k (k - 1) edges between them; where edges have
+    types, those of each type that the graph has, in O(e k^2). The number of graphs and their sizes are read on the
+    host.
     """
 
     def __init__(self, channels: int, clusters: int) -> None:
@@ -56,15 +57,21 @@ class SoftPool(Operator):
             node = torch.arange(x.size(0), device=x.device)[:, None].expand(-1, k).flatten()
             return node, cluster[graph.owner].flatten(), weight
 
+        # As large as all else together: its places are made when asked for.
+        assignment = Assignment.lazy(make, x.size(0), num_graphs * k, membership=weight)
+        edges, weights = torch.stack([_off_diagonal(near), _off_diagonal(near.transpose(1, 2))]), _off_diagonal(coarse)
+        types = graph.edge_type
+        if types is not None:
+            edges, weights, types = assignment.connect_typed(graph.edge_index, graph.edge_weight, types)
         return graph.changed(
             features.reshape(num_graphs * k, x.size(1)),
-            torch.stack([_off_diagonal(near), _off_diagonal(near.transpose(1, 2))]),
-            _off_diagonal(coarse),
+            edges,
+            weights,
             None if graph.batch is None else torch.arange(num_graphs, device=x.device).repeat_interleave(k),
-            # As large as all else together: its places are made when asked for.
-            Assignment.lazy(make, x.size(0), num_graphs * k, membership=weight),
+            assignment,
             losses={"link": link.mean().to(x.dtype), "entropy": entropy.mean()},
             order=cluster.flatten(),
+            edge_type=types,
         )
 
 

@@ -13,8 +13,9 @@ class Split(Operator):
         x'[i parts + r] = W_r x[i] + b_r
         S[i, i parts + r] = 1
 
-    Edges into a node go to its first child, edges out of it leave its last; from each child an edge of weight 1 goes to
-    the next. A DAG stays a DAG: every walk through the result is one through the graph before. No host copies.
+    Edges into a node go to its first child, edges out of it leave its last; from each child an edge of weight 1, and
+    of type 0 where edges have types, goes to the next. A DAG stays a DAG: every walk through the result is one through
+    the graph before. No host copies.
     """
 
     def __init__(self, channels: int, parts: int) -> None:
@@ -42,6 +43,7 @@ class Split(Operator):
             weight = torch.cat([graph.edge_weight, graph.edge_weight.new_ones(inner.size(1))])
             return torch.cat([outer, inner], dim=1), weight
 
+        types = graph.edge_type
         chained = "is_chain" in graph.__dict__  # a network looked: nobody need look at these edges again
         features = self.children_of(graph.dense if chained else graph.x)
         morph = graph.changed(
@@ -53,6 +55,7 @@ class Split(Operator):
             # Children stay together: by levels alone, those of parallel nodes would alternate.
             order=None if graph.in_order is None else children()[graph.in_order].flatten(),
             unit=None if graph.unit is None else graph.unit.repeat_interleave(parts),
+            edge_type=None if types is None else torch.cat([types, types.new_zeros(n * (parts - 1))]),
         ).later(("edge_index", "edge_weight"), edges)
         if chained:
             morph = morph.knowing(is_chain=graph.is_chain, padding=graph.padding.split(parts))

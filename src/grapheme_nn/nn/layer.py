@@ -2,10 +2,11 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.morph.base import Condition, Morph
-from grapheme_nn.nn.attention import Attention
+from grapheme_nn.nn.attention import Attention, EdgeBias
 from grapheme_nn.nn.message import Messages
 from grapheme_nn.nn.recurrence import Recurrence
 from grapheme_nn.nn.structure import Structure
@@ -18,7 +19,7 @@ class Layer(nn.Module):
         x <- x + messages(norm(x))
         x <- x + attention(norm(x))         to the nodes and to what conditions them
 
-    x [B, n, d]; heads 0 for no attention.
+    x [B, n, d]; heads 0 for no attention; types of edges 0 where edges have none.
     """
 
     def __init__(self, channels: int, heads: int, hidden: int, dropout: float, *, types: int = 0) -> None:
@@ -28,6 +29,7 @@ class Layer(nn.Module):
         self.recurrence_out = nn.Linear(2 * hidden, channels)
         self.messages = Messages(channels, types=types)
         self.attention = Attention(channels, heads) if heads else None
+        self.edge_bias = EdgeBias(heads, types) if heads and types else None
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, structure: Structure, condition: Condition | None) -> Tensor:
@@ -36,10 +38,12 @@ class Layer(nn.Module):
         if self.attention is not None:
             query = context = self.norms[2](x)
             mask = None if structure.padding.full else structure.mask
+            bias = None if self.edge_bias is None else self.edge_bias(structure)
             if condition is not None:
+                bias = None if bias is None else pad(bias, (condition.x.size(1), 0))  # features share no edge
                 context = torch.cat([condition.x, query], 1)
                 mask = torch.cat([condition.mask, structure.mask], 1)
-            x = x + self._dropped(self.attention(query, context, mask))
+            x = x + self._dropped(self.attention(query, context, mask, bias))
         return x
 
     def _dropped(self, x: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])
 PADDING = Padding.of_counts(MASK.sum(1))
 CHAINS = Structure(PADDING)
 DAGS = Structure(PADDING, torch.tensor([[0, 0, 1, 2, 4], [1, 2, 3, 3, 5]]))  # a diamond, and a chain of two
+TYPED = Structure(PADDING, DAGS.edge_index, None, torch.tensor([1, 2, 2, 0, 1]))
 INDEX = torch.tensor([2, 0, 2, 0, 2, 2])  # the node of each message; none reaches node 1
 BREAK = 1e-3  # by so much the first of equals is larger: more than any step
 
@@ -72,6 +73,9 @@ LAYERS = (
     Subject("layers", "Recurrence, chains", lambda: _on(Recurrence(8, 3), CHAINS)),
     Subject("layers", "Recurrence, graphs", lambda: _on(Recurrence(8, 3), DAGS)),
     Subject("layers", "Layer, with features", lambda: _on(Layer(8, 2, 3, 0.0), CHAINS, _features())),
+    Subject("layers", "Messages, typed", lambda: _on(Messages(8, types=2), TYPED)),
+    Subject("layers", "Recurrence, typed", lambda: _on(Recurrence(8, 3, types=2), TYPED)),
+    Subject("layers", "Layer, typed", lambda: _on(Layer(8, 2, 3, 0.0, types=2), TYPED, _features())),
     Subject("layers", "NextPointer", _next),
 )
 

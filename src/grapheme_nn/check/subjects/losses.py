@@ -13,6 +13,7 @@ SOURCES = torch.tensor([[True, True, True], [True, True, False]])
 TARGETS = torch.tensor([[True, True, True, True], [True, True, False, False]])
 LABELS, CHANNELS = 4, 2
 CHAIN_PAIR = ([[0, 1], [1, 2]], [[0, 1, 2], [1, 2, 3]])  # edges of a predicted graph, and of its target
+TYPED_PAIR = torch.tensor([1, 2, 1, 2, 0]), torch.tensor([1, 1, 2, 2, 0])  # of the edges of DAG_PAIR, and one more
 DAG_PAIR = ([[0, 0, 1, 2], [1, 2, 3, 3]], [[0, 1, 0, 3], [1, 2, 3, 2]])
 
 
@@ -36,6 +37,7 @@ def _structural(
     *names: str,
     hard: bool = False,
     active: bool = True,
+    typed: bool = False,
     temperature: float = 0.3,
 ) -> Case:
     """A term of the loss between two graphs, and between two smaller ones, in the inputs named.
@@ -79,6 +81,8 @@ def _structural(
         if active:
             wanted.activation = parts.pop("target")
         predicted = Batch(edge_index=both, ptr=torch.tensor([0, n, n + 2]), **parts)
+        if typed:
+            predicted.edge_type, wanted.edge_type = TYPED_PAIR
         value: Tensor = getattr(loss(predicted, wanted), term)
         return value
 
@@ -102,6 +106,8 @@ def _terms() -> tuple[Subject, ...]:
             Subject("StructuralLoss", f"total, {kind}, hard", partial(total, edges, *known, hard=True))
             for kind, edges in kinds
         ),
+        Subject("StructuralLoss", "edge, typed", partial(_structural, "edge", DAG_PAIR, *every, typed=True)),
+        Subject("StructuralLoss", "total, typed", partial(total, DAG_PAIR, *every, typed=True)),
         Subject("StructuralLoss", "total, inactive", partial(total, DAG_PAIR, *every[1:], active=False)),
         Subject("StructuralLoss", "total, logarithms", partial(total, CHAIN_PAIR, *every, temperature=0.04)),
     )

@@ -12,6 +12,7 @@ from grapheme_nn.check.subjects.subject import (
     BATCH_EDGES,
     CHAIN,
     DAG,
+    TYPES,
     Case,
     Subject,
     doubles,
@@ -21,6 +22,7 @@ from grapheme_nn.check.subjects.subject import (
 from grapheme_nn.check.surrogates import gated_edges, straight_through
 from grapheme_nn.check.truth import expected_loss
 from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, reinforce
+from grapheme_nn.morph.base import as_graph
 from grapheme_nn.morph.merge import Estimator
 from grapheme_nn.morph.similarity import pair_cosines
 
@@ -66,6 +68,17 @@ def _connect_hard() -> Case:
     return Case(lambda edge_weight: assignment.connect(DAG, edge_weight)[1], {"edge_weight": weights_of(DAG)})
 
 
+def _connect_typed() -> Case:
+    inputs = {"edge_weight": weights_of(DAG), "weight": doubles(7)}
+    return Case(
+        lambda edge_weight, weight: (
+            _soft(weight).connect_typed(DAG, edge_weight, TYPES)[1],
+            Assignment.from_clusters(CLUSTER).connect_typed(DAG, edge_weight, TYPES)[1],
+        ),
+        inputs,
+    )
+
+
 def _compose() -> Case:
     cluster = torch.tensor([0, 1, 1])
 
@@ -86,7 +99,13 @@ def _alike(n: int) -> Tensor:
 
 
 def _merge(
-    estimator: Estimator, edges: Tensor, batch: Tensor | None = None, *, training: bool = True, **options: Any
+    estimator: Estimator,
+    edges: Tensor,
+    batch: Tensor | None = None,
+    *,
+    training: bool = True,
+    edge_type: Tensor | None = None,
+    **options: Any,
 ) -> Case:
     """`Merge` on six nodes; in training also as a function of its threshold's theta, against what it is taken for."""
     settings: dict[str, Any] = {"temperature": 0.5, **options}
@@ -96,7 +115,8 @@ def _merge(
     def fn(x: Tensor, edge_weight: Tensor, theta: Tensor | None = None) -> Morph:
         torch.manual_seed(NOISE)
         own = {} if theta is None else {"theta": theta}
-        morph: Morph = torch.func.functional_call(merge, own, (x, edges, edge_weight, batch))
+        graph = as_graph(x, edges, edge_weight, batch, edge_type=edge_type)
+        morph: Morph = torch.func.functional_call(merge, own, (graph,))
         return morph
 
     inputs = {"x": x, "edge_weight": weights_of(edges)} | ({"theta": theta} if training else {})
@@ -186,6 +206,7 @@ MORPHS = (
     Subject("Assignment", "lift", _lift),
     Subject("Assignment", "connect", _connect),
     Subject("Assignment", "connect, hard", _connect_hard),
+    Subject("Assignment", "connect, typed", _connect_typed),
     Subject("Assignment", "compose", _compose),
     Subject("Merge", "cosines, chain", lambda: _cosines(CHAIN)),
     Subject("Merge", "cosines, graph", lambda: _cosines(torch.tensor([[0, 0, 1, 4], [1, 5, 5, 2]]))),
@@ -197,6 +218,7 @@ MORPHS = (
     Subject("Merge", "gumbel, graph", lambda: _merge("gumbel", DAG)),
     Subject("Merge", "reinforce, one sample", lambda: _merge("reinforce", DAG)),
     Subject("Merge", "soft, window", lambda: _merge("soft", DAG, candidates="window")),
+    Subject("Merge", "soft, typed", lambda: _merge("soft", DAG, edge_type=TYPES)),
     Subject("Merge", "straight_through, batch", lambda: _merge("straight_through", PAIR_OF_CHAINS, PAIR)),
     Subject("Merge", "reinforce, batch", lambda: _merge("reinforce", PAIR_OF_CHAINS, PAIR)),
     Subject("Merge", "reinforce, mean of all samples", _reinforce),
@@ -206,8 +228,10 @@ MORPHS = (
     Subject("SoftPool", "batch", lambda: of_morph(SoftPool(3, 2), BATCH_EDGES, BATCH)),
     Subject("SoftPool", "sparse", lambda: of_morph(SoftPool(2, 2), LONG_CHAIN, channels=2)),
     Subject("SoftPool", "sparse, batch", lambda: of_morph(SoftPool(1, 2), LONG_CHAINS, LONG_BATCH, channels=1)),
+    Subject("SoftPool", "typed", lambda: of_morph(SoftPool(3, 2), DAG, edge_type=TYPES)),
     Subject("LocalPool", "one graph", lambda: of_morph(LocalPool(3), DAG)),
     Subject("LocalPool", "batch", lambda: of_morph(LocalPool(3, ratio=0.7), BATCH_EDGES, BATCH)),
+    Subject("LocalPool", "typed", lambda: of_morph(LocalPool(3), DAG, edge_type=TYPES)),
     Subject("Lift", "after LocalPool", lambda: of_morph(nn.Sequential(LocalPool(3), Lift(3)), BATCH_EDGES, BATCH)),
     Subject("Split", "one graph", lambda: of_morph(Split(3, 2), DAG)),
     Subject("Rewire", "in training", _rewire),

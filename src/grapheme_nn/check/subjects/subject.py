@@ -29,6 +29,7 @@ class Subject:
 
 CHAIN = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
 DAG = torch.tensor([[0, 0, 1, 2, 2, 3, 4, 0], [1, 2, 3, 3, 4, 5, 5, 1]])  # a diamond and more; one edge twice
+TYPES = torch.tensor([1, 2, 1, 2, 0, 1, 2, 2])  # of its edges: the one that is there twice has two
 BATCH = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 1])
 BATCH_EDGES = torch.cat([DAG, torch.tensor([[6, 7], [7, 8]])], dim=1)
 
@@ -59,12 +60,18 @@ def of_module(module: nn.Module, *fixed: Any, **inputs: Tensor) -> Case:
     return Case(fn, {**inputs, **parameters_of(module)})
 
 
-def of_morph(module: nn.Module, edge_index: Tensor, batch: Tensor | None = None, channels: int = 3) -> Case:
+def of_morph(
+    module: nn.Module,
+    edge_index: Tensor,
+    batch: Tensor | None = None,
+    channels: int = 3,
+    edge_type: Tensor | None = None,
+) -> Case:
     """A morph as a function of features, edge weights and its parameters."""
     module = module.double()
 
     def fn(x: Tensor, edge_weight: Tensor, **parameters: Tensor) -> Morph:
-        graph = as_graph(x, edge_index, edge_weight, batch)
+        graph = as_graph(x, edge_index, edge_weight, batch, edge_type=edge_type)
         morph: Morph = torch.func.functional_call(module, parameters, (graph,))
         return morph
 
