@@ -46,8 +46,10 @@ def collate(sides: Sequence[Encoded], features: Sequence[Integers] | None = None
 
 def as_side(value: Any) -> tuple[str | Graph, Any]:
     """What a user gives, as a text or a `Graph`, and a function that makes the same kind of thing from a `Graph`."""
-    if isinstance(value, str | Graph):
+    if isinstance(value, str):
         return value, _same
+    if isinstance(value, Graph):
+        return Graph.from_dict(value.as_dict()), _same  # one made by hand may be anything
     if isinstance(value, dict):
         return Graph.from_dict(value), Graph.as_dict
     if isinstance(value, Data):
@@ -59,7 +61,10 @@ def as_side(value: Any) -> tuple[str | Graph, Any]:
 
 
 def graph_to_data(graph: Graph) -> Data:
-    """A graph for PyG: `x` int64 [n], `edge_index`, `edge_type`, and what the labels are (`spelling`, see `graph`)."""
+    """A graph for PyG: `x` int64 [n], `edge_index`, `edge_type`, and what the labels are (`spelling`, see `graph`).
+
+    Where types have names, they are in the list `edge_type_name`, and their numbers in `edge_type`.
+    """
     (side,) = encode([graph], "graph")
     spelling = "".join(graph.nodes).encode("utf-32-le", "surrogatepass")
     assert side.edge_index is not None
@@ -67,7 +72,10 @@ def graph_to_data(graph: Graph) -> Data:
     edge_index, edge_type = torch.from_numpy(side.edge_index.copy()), torch.from_numpy(side.edge_type)
     if not graph.directed:
         edge_index, edge_type = torch.cat([edge_index, edge_index.flip(0)], 1), torch.cat([edge_type, edge_type])
+    names = [edge[2] for edge in graph.edges] * (1 if graph.directed else 2)
+    named = {"edge_type_name": names} if any(isinstance(kind, str) for kind in names) else {}
     return Data(
+        **named,
         x=torch.from_numpy(side.x.copy()),
         edge_index=edge_index,
         edge_type=edge_type,
@@ -90,7 +98,7 @@ def data_to_graph(data: Data) -> Graph:
     else:
         nodes = [str(number) for number in data.x.flatten().tolist()]
     kinds = data.get("edge_type")
-    kinds = [0] * data.edge_index.size(1) if kinds is None else kinds.tolist()
+    kinds = [0] * data.edge_index.size(1) if kinds is None else data.get("edge_type_name", kinds.tolist())
     edges = [[*ends, kind] for ends, kind in zip(data.edge_index.t().tolist(), kinds, strict=True)]
     found = {(*ends,) for *ends, _ in edges}
     directed = not found or any((target, source) not in found for source, target in found)

@@ -164,9 +164,10 @@ class GraphTransformNet(nn.Module):
         self, inputs: Sequence[Any], features: Sequence[Sequence[str]] | None
     ) -> tuple[list[str | Graph], list[Any]]:
         """The inputs as texts or graphs, and for each what makes a graph of the same kind."""
-        if isinstance(inputs, str | Graph):
-            kind = "texts must be a list of texts, but got one str" if isinstance(inputs, str) else "got one graph"
-            raise TypeError(f"{kind}: put it in a list")
+        if isinstance(inputs, str):
+            raise TypeError("texts must be a list of texts, but got one str: put it in a list")
+        if not isinstance(inputs, Sequence) or isinstance(inputs, Graph):
+            raise TypeError(f"inputs must be a list, but got one {type(inputs).__name__}: put it in a list")
         if self.config.features and features is None and inputs:
             some = ", ".join(self.config.features[:3])
             raise ModelError(f"this model was trained with features (such as {some}): give features for every text")

@@ -94,7 +94,8 @@ class Targets:
 class PredictedGraph:
     """B predicted graphs, padded to s slots each: nodes that may become nodes of the output.
 
-    Slots stand in topological order, and candidate edges point forward, so that whatever is chosen of it is a DAG.
+    Slots stand in topological order, and edges of `graph` and `next_log_prob` point forward in it. `candidates` may
+    point anywhere: those that are chosen of them are a DAG (`CandidateEdges.choose`).
     """
 
     label_log_prob: Tensor  # [B, s, V]: column 0 the void, 1 copying, then the labels; a node that is not there is void

@@ -19,7 +19,9 @@ from grapheme_nn.checkpoint import save_checkpoint
 from grapheme_nn.config import ModelConfig, Resolved, TrainConfig
 from grapheme_nn.data import Graph, Pair, length_batches
 from grapheme_nn.data.examples import Examples, choose_parts, edge_types_in, edges_in, features_in, labels_in
+from grapheme_nn.drawing import preview
 from grapheme_nn.graph import Integers
+from grapheme_nn.graph_data import as_side
 from grapheme_nn.isomorphism import is_same
 from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.morph import Merge, Morph
@@ -62,6 +64,7 @@ class Trainer:
     def __init__(self, pairs: Sequence[Pair], dev: Sequence[Pair], config: TrainConfig) -> None:
         if not pairs:
             raise ValueError("there are no pairs to train on")
+        pairs, dev = _checked(pairs), _checked(dev)
         self.pairs, self.dev = pairs, dev or pairs[:1000]
         features = features_in(pairs)
         config = _by_looking(config, pairs[0])
@@ -81,7 +84,7 @@ class Trainer:
                 edges=edges_in((pair.target for pair in pairs), from_text=config.input_unit != "graph"),
                 edge_types=edge_types_in(pair.input for pair in pairs),
                 target_edge_types=edge_types_in(pair.target for pair in pairs),
-                undirected=any(isinstance(pair.target, Graph) and not pair.target.directed for pair in pairs),
+                undirected=isinstance(pairs[0].target, Graph) and not pairs[0].target.directed,
                 **shape,
             )
         )
@@ -112,9 +115,13 @@ class Trainer:
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
         return [step[rank::world] or step[:1] for step in steps]
 
-    def step(self, batches: list[list[int]], rate: float, random: Random) -> tuple[float, int]:
-        """One step of the optimiser; the summed loss and the number of examples that had one."""
+    def step(self, batches: list[list[int]], rate: float, random: Random, done: float = 1.0) -> tuple[float, int]:
+        """One step of the optimiser; the summed loss and the number of examples that had one.
+
+        `done` is the share of the training that is.
+        """
         self.model.train()
+        self.network.objective.done = done
         total, counted, self.merged, self.nodes = 0.0, 0, 0, 0
         for rows in batches:
             inputs, targets = self.examples.batch(rows, unseen=self.config.unseen, random=random)
@@ -200,6 +207,20 @@ def _average(averages: list[Tensor], parameters: list[Tensor], count: Tensor, *,
     torch._foreach_lerp_(averages, parameters, 1 - min(decay, (1 + done) / (10 + done)))
 
 
+def _checked(pairs: Sequence[Pair]) -> list[Pair]:
+    """The pairs with texts and `Graph`s alone, each side of all pairs of the same kind."""
+    checked = [pair._replace(input=as_side(pair.input)[0], target=as_side(pair.target)[0]) for pair in pairs]
+    for number, pair in enumerate(checked):
+        for name, side, first in zip(("input", "target"), pair[:2], checked[0][:2], strict=True):
+            if isinstance(side, Graph) != isinstance(first, Graph):
+                kinds = ["a graph" if isinstance(each, Graph) else "a text" for each in (side, first)]
+                raise ValueError(f"the {name} of pair {number} is {kinds[0]}, but that of pair 0 is {kinds[1]}")
+            if isinstance(side, Graph) and isinstance(first, Graph) and side.directed != first.directed:
+                kinds = ["directed" if each.directed else "undirected" for each in (side, first)]
+                raise ValueError(f"the {name} of pair {number} is {kinds[0]}, but that of pair 0 is {kinds[1]}")
+    return checked
+
+
 def _by_looking(config: TrainConfig, pair: Pair) -> Resolved:
     """The configuration with everything decided that depends on whether inputs and targets are texts or graphs."""
     from_graph, to_graph = isinstance(pair.input, Graph), isinstance(pair.target, Graph)
@@ -211,10 +232,16 @@ def _by_looking(config: TrainConfig, pair: Pair) -> Resolved:
     }
     values = {name: value for name, value in values.items() if getattr(config, name) is None}
     for name, is_graph in (("input_unit", from_graph), ("target_unit", to_graph)):
+        unit = getattr(config, name)
+        if unit not in ("codepoint", "graph") if is_graph else unit == "graph":
+            kinds = ("texts", "graphs") if is_graph else ("graphs", "texts")
+            raise ValueError(f"{name} {unit} is one of {kinds[0]}, but the pairs have {kinds[1]} there: leave it out")
         if is_graph:
             values[name] = "graph"
-        elif getattr(config, name) == "graph":
-            raise ValueError(f"{name} is graph, but the pairs have texts there")
+    loss = str(values.get("loss", config.loss))
+    if to_graph and not OBJECTIVES[loss].compares_edges:
+        able = ", ".join(name for name in OBJECTIVES if OBJECTIVES[name].compares_edges)
+        raise ValueError(f"the loss {loss} compares texts, but the targets are graphs: choose one of {able}")
     if from_graph and not to_graph and "tour" not in config.morphs:
         values["morphs"] = ("tour", *config.morphs)
     return Resolved(**(asdict(config) | values))
@@ -243,18 +270,25 @@ def _card(trainer: Trainer, run: Run) -> str:
     """What a reader of the model folder wants to know first."""
     config, example = trainer.config, trainer.pairs[0]
     given = ", features=[...]" if trainer.network.config.features else ""
+    kinds = ["a graph" if isinstance(side, Graph) else "a text" for side in example[:2]]
+    shown = [preview(side) if isinstance(side, Graph) else f"`{side}`" for side in example[:2]]
+    units = [
+        f"{name} is {'a graph' if unit == 'graph' else f'text in units of {unit}'}"
+        for name, unit in (("Input", config.input_unit), ("output", config.target_unit))
+    ]
+    call = repr(example.input.as_dict() if isinstance(example.input, Graph) else example.input)
     return f"""# A grapheme model
 
-Turns one text into another, learned from {len(trainer.pairs):,} pairs such as `{example.input}` to `{example.target}`.
+Turns {kinds[0]} into {kinds[1]}, learned from {len(trainer.pairs):,} pairs such as {shown[0]} to {shown[1]}.
 
 - {run.dev:.2%} of {len(trainer.dev):,} dev pairs are exactly right (best of {run.epoch} epochs so far).
 - Loss `{config.loss}`, morphs `{", ".join(config.morphs)}`, preset `{config.preset}`, seed {config.seed}.
-- A unit of input is a {config.input_unit}, of output a {config.target_unit}.
+- {units[0]}, {units[1]}.
 
 ```python
 from grapheme_nn import GraphTransformNet
 
 model = GraphTransformNet.load("this folder")
-model.transform(["{example.input}"]{given})
+model.transform([{call}]{given})
 ```
 """

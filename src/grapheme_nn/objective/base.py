@@ -32,7 +32,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What predicted graphs say: labelled nodes in topological order, padded to the longest."""
+    """What predicted graphs say: labelled nodes in the order of their slots, padded to the longest."""
 
     label: Tensor  # int64 [B, L]: void after the end
     slot: Tensor  # int64 [B, L]: which slot each node comes from; anything after the end
@@ -64,6 +64,8 @@ class Objective(ABC):
 
     predicts_next: ClassVar[bool] = False  # whether the network must predict which slot follows which
     has_void: ClassVar[bool] = True  # whether a slot may be nothing
+    done: float = 1.0  # the share of a training that is done, which the loop tells: plans with edges begin soft
+    compares_edges: ClassVar[bool] = False  # whether targets may be graphs whose edges are predicted
 
     def __call__(self, predicted: PredictedGraph, target: Data) -> Comparison:
         """Compare with target graphs: a PyG batch with `x` int64 and `edge_index`."""

@@ -37,11 +37,14 @@ class Structural(Objective):
     probability and may fall below 0. O(s^2 m + s m^2) time a round, and a transitive closure of the target.
     """
 
+    compares_edges = True
     temperature, weight, insertion, rounds, iterations = 0.7, 9.0, 20.0, 3, 20
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         if predicted.candidates is not None:
-            return align_with_edges(predicted, targets, partial(self._plan, predicted, targets), self.insertion)
+            return align_with_edges(
+                predicted, targets, partial(self._plan, predicted, targets), self.insertion, self.done
+            )
         there = predicted.mask[:, :, None] & targets.mask[:, None, :]
         label, void = predicted.match(targets), predicted.label_log_prob[:, :, VOID]
         exact, slots = exact_dtype(label), predicted.mask
