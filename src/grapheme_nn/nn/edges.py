@@ -47,14 +47,16 @@ class EdgePredictor(nn.Module):
         self.key = nn.Linear(config.width, self.inner, bias=False)
         relations = max(1 + steps(self.input_types) * (1 + steps(self.input_types)), 1 + 2 * FARTHEST)
         self.relation = nn.Embedding(relations, self.inner)
-        self.none = nn.Linear(config.width, 1 if self.kind == "consumer" else self.pointers)
+        nones = {"operands": self.pointers, "consumer": 1}.get(self.kind)
+        self.none = nn.Linear(config.width, nones) if nones else None  # of independent edges, 0
         self.register_buffer("known", torch.tensor(type_identities(config.target_edge_types)), persistent=False)
         self.known: Tensor
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         for linear in (self.query, self.key, self.none):
-            linear.reset_parameters()
+            if linear is not None:
+                linear.reset_parameters()
         nn.init.normal_(self.relation.weight, std=self.inner**-0.5)
 
     def forward(self, graph: Morph, x: Tensor) -> CandidateEdges:
@@ -63,7 +65,8 @@ class EdgePredictor(nn.Module):
         pairs = all_pairs(base) if base.is_chain else near_pairs(base, self.input_types)
         slot = graph.padding.flat(x)
         query = self.query(slot).view(base.num_nodes, parts * self.pointers, self.inner) * self.inner**-0.5
-        key, none = self.key(slot).view(base.num_nodes, parts, self.inner), self.none(slot)
+        key = self.key(slot).view(base.num_nodes, parts, self.inner)
+        none = slot[:, :0] if self.none is None else self.none(slot)
         if torch.is_grad_enabled() or pairs.first.numel() <= MOST_AT_ONCE:
             return self._candidates(pairs, parts, query, key, none)
         # So many nodes at a time that memory suffices; of each one's candidates only those that may be chosen stay.

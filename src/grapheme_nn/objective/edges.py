@@ -43,12 +43,10 @@ def align_with_edges(
     The plan is found first and held fixed: this is the M step of an EM algorithm, and the gradient is that of the value
     at this plan. At a plan that is the best there is, it is that of the least value, too (envelope theorem).
 
-    solve: from what slots cost as target nodes [B, s, m], what they cost as void [B, s], a temperature and the
-    potentials to start with, to the plan and its potentials.
+    solve: from what slots cost as target nodes [B, s, m], what they cost as void [B, s], a temperature and potentials
+    to start with, to the plan and its potentials, which are costs.
     """
-    there = predicted.mask[:, :, None] & targets.mask[:, None, :]
-    label = torch.where(there, -predicted.match(targets), 0).clamp(max=LONGEST)
-    void = torch.where(predicted.mask, -predicted.label_log_prob[:, :, VOID], 0).clamp(max=LONGEST)
+    there, label, void = _node_costs(predicted, targets)
     with torch.no_grad():
         terms = edge_terms(predicted, targets, (-void).exp())
         parts = before_split(predicted.graph)[1]
@@ -58,24 +56,30 @@ def align_with_edges(
         coldest = max(COLDEST, 1 - (1 - COLDEST) * done / COOLING)
         for number in range(1 + ROUNDS):
             share = min(1.0, 2 * number / ROUNDS)
-            before = plan
             heat = 2 - share - (1 - coldest) * max(0.0, min(1.0, (2 * number / ROUNDS - 1) / 0.7))
+            before = plan
             plan, start = solve(label + later + share * crossed, void, heat, start)
             plan = torch.where(there, plan / plan.sum(2, keepdim=True).clamp_min(1), 0).to(label.dtype)
-            if heat <= coldest and bool((plan - before).abs().amax() < SETTLED):
+            if heat < coldest + 1e-6 and bool((plan - before).abs().amax() < SETTLED):
                 break
             crossed = terms.crossed(plan)
-        empty = torch.where(predicted.mask, 1 - plan.sum(2), 0)
-        missing = torch.where(targets.mask, 1 - plan.sum(1), 0).sum(1)
-    return Comparison(value_at(predicted, targets, plan, label, void, empty) + insertion * missing, plan)
+    return Comparison(value_at(plan, predicted, targets, insertion), plan)
 
 
-def value_at(
-    predicted: PredictedGraph, targets: Targets, plan: Tensor, label: Tensor, void: Tensor, empty: Tensor
-) -> Tensor:
-    """What labels, voids and edges cost under a plan [B, s, m] of which `empty` [B, s] is left void: [B]."""
-    edges = edge_terms(predicted, targets, empty).value(plan)
-    return (plan * label).sum((1, 2)) + (empty * void).sum(1) + edges
+def value_at(plan: Tensor, predicted: PredictedGraph, targets: Targets, insertion: float) -> Tensor:
+    """What labels, voids, edges and nodes that no slot becomes cost under a plan [B, s, m]: [B]."""
+    _, label, void = _node_costs(predicted, targets)
+    empty = torch.where(predicted.mask, 1 - plan.sum(2), 0)
+    missing = torch.where(targets.mask, 1 - plan.sum(1), 0).sum(1)
+    nodes = (plan * label).sum((1, 2)) + (empty * void).sum(1) + insertion * missing
+    return nodes + edge_terms(predicted, targets, empty).value(plan)
+
+
+def _node_costs(predicted: PredictedGraph, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
+    """Where slots and target nodes are, bool [B, s, m]; what a slot costs as each [B, s, m]; and as void [B, s]."""
+    there = predicted.mask[:, :, None] & targets.mask[:, None, :]
+    label = torch.where(there, -predicted.match(targets), 0).clamp(max=LONGEST)
+    return there, label, torch.where(predicted.mask, -predicted.label_log_prob[:, :, VOID], 0).clamp(max=LONGEST)
 
 
 class EdgeTerms(NamedTuple):
@@ -103,7 +107,7 @@ def edge_terms(predicted: PredictedGraph, targets: Targets, void: Tensor) -> Edg
     """The terms of candidate edges, given how surely slots are `void` [B, s] under the plan."""
     candidates = predicted.candidates
     assert candidates is not None
-    target = targets.adjacency_by_type(candidates)  # [B, T, m, m]: from operand to consumer
+    target = targets.adjacency_by_type(candidates).to(candidates.log_prob.dtype)  # [B, T, m, m]: operand, consumer
     count = target.size(1)
     if candidates.kind == "independent":
         log_prob = torch.cat([candidates.log_prob, candidates.none], 1)

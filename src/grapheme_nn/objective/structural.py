@@ -42,9 +42,8 @@ class Structural(Objective):
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         if predicted.candidates is not None:
-            return align_with_edges(
-                predicted, targets, partial(self._plan, predicted, targets), self.insertion, self.done
-            )
+            solve = partial(self._plan, predicted, targets)
+            return align_with_edges(predicted, targets, solve, self.insertion, self.done)
         there = predicted.mask[:, :, None] & targets.mask[:, None, :]
         label, void = predicted.match(targets), predicted.label_log_prob[:, :, VOID]
         exact, slots = exact_dtype(label), predicted.mask
@@ -74,10 +73,11 @@ class Structural(Objective):
         exact = exact_dtype(cost)
         lost = cost.new_full(targets.mask.shape, self.insertion / heat, dtype=exact)
         sides, iterations = (predicted.mask, targets.mask), self.iterations // 2
+        start = None if start is None else (start[0] / heat, start[1] / heat)
         found = dustbin_sinkhorn(
             cost.to(exact) / heat, void.to(exact) / heat, lost, *sides, iterations=iterations, start=start
         )
-        return found.plan, (found.row, found.column)
+        return found.plan, (found.row * heat, found.column * heat)
 
 
 def reachability(predicted: PredictedGraph) -> Tensor:

@@ -1,16 +1,22 @@
 """Gradient-check cases of network parts: aggregation, embeddings, layers."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from grapheme_nn.check.subjects.subject import Case, Subject, doubles, of_module
-from grapheme_nn.morph.base import Condition
+from grapheme_nn.config import ModelConfig
+from grapheme_nn.morph import Split
+from grapheme_nn.morph.base import Condition, Morph, as_graph
 from grapheme_nn.nn import Aggregate, HashEmbedding
 from grapheme_nn.nn.aggregation import How
 from grapheme_nn.nn.attention import Attention
+from grapheme_nn.nn.edges import EdgePredictor
 from grapheme_nn.nn.layer import Layer
 from grapheme_nn.nn.message import Messages
+from grapheme_nn.nn.nearest import NearestConsumer
 from grapheme_nn.nn.pointer import NextPointer
 from grapheme_nn.nn.recurrence import Recurrence
 from grapheme_nn.nn.structure import Structure
@@ -59,6 +65,42 @@ def _next() -> Case:
     return Case(lambda **inputs: case.fn(**inputs).exp(), case.inputs)
 
 
+def _edges(kind: str) -> Case:
+    """Candidate edges of typed DAGs whose nodes are split in two."""
+    graph = Split(8, 2).double()(typed_graph())
+    module = EdgePredictor(replace(EDGES, edges=kind))
+    case = of_module(module, x=doubles(2, 8, 8))
+
+    def fn(x: Tensor, **parameters: Tensor) -> tuple[Tensor, Tensor]:
+        found = torch.func.functional_call(module, parameters, (graph, x))
+        return found.log_prob.exp(), found.none.exp()
+
+    return Case(fn, case.inputs)
+
+
+def _nearest() -> Case:
+    module = NearestConsumer(replace(EDGES, input_unit="codepoint", edges="consumer"))
+    graph = Morph.chains(torch.zeros(6, 8, dtype=torch.float64), torch.tensor([0, 4, 6]))
+    case = of_module(module, x=doubles(2, 4, 8))
+
+    def fn(x: Tensor, **parameters: Tensor) -> tuple[Tensor, Tensor]:
+        found = torch.func.functional_call(module, parameters, (graph, x))
+        return found.log_prob.exp(), found.none.exp()
+
+    return Case(fn, case.inputs)
+
+
+def typed_graph() -> Morph:
+    """A diamond and a chain of two, with types."""
+    assert DAGS.edge_index is not None
+    owner = torch.tensor([0, 0, 0, 0, 1, 1])
+    return as_graph(torch.randn(6, 8).double(), DAGS.edge_index, None, owner, edge_type=TYPED.edge_type)
+
+
+EDGES = ModelConfig(
+    ("a",), input_unit="graph", target_unit="graph", edge_types=(0, 1), target_edge_types=(0, 1), width=8, heads=0
+)
+
 LAYERS = (
     Subject("aggregate", "sum", lambda: _aggregate("sum")),
     Subject("aggregate", "mean", lambda: _aggregate("mean")),
@@ -77,6 +119,10 @@ LAYERS = (
     Subject("layers", "Recurrence, typed", lambda: _on(Recurrence(8, 3, types=2), TYPED)),
     Subject("layers", "Layer, typed", lambda: _on(Layer(8, 2, 3, 0.0, types=2), TYPED, _features())),
     Subject("layers", "NextPointer", _next),
+    Subject("layers", "EdgePredictor, operands", lambda: _edges("operands")),
+    Subject("layers", "EdgePredictor, consumer", lambda: _edges("consumer")),
+    Subject("layers", "EdgePredictor, independent", lambda: _edges("independent")),
+    Subject("layers", "NearestConsumer", _nearest),
 )
 
 

@@ -17,11 +17,12 @@ from grapheme_nn.check.subjects.subject import (
     Subject,
     doubles,
     of_morph,
+    parameters_of,
     weights_of,
 )
 from grapheme_nn.check.surrogates import gated_edges, straight_through
 from grapheme_nn.check.truth import expected_loss
-from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, reinforce
+from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, Tour, reinforce
 from grapheme_nn.morph.base import as_graph
 from grapheme_nn.morph.merge import Estimator
 from grapheme_nn.morph.similarity import pair_cosines
@@ -183,6 +184,17 @@ def _reinforce() -> Case:
     return Case(estimate, {"x": _alike(4), "theta": merge.theta.detach().clone().requires_grad_()}, truth)
 
 
+def _tour() -> Case:
+    """Edges say where the walk goes, and have no part in features."""
+    module = Tour(3).double()
+
+    def fn(x: Tensor, **parameters: Tensor) -> Tensor:
+        morph: Morph = torch.func.functional_call(module, parameters, (as_graph(x, DAG, edge_type=TYPES),))
+        return morph.x
+
+    return Case(fn, {"x": doubles(6, 3), **parameters_of(module)})
+
+
 def _rewire() -> Case:
     rewire = Rewire(3, 2).double()
     case = of_morph(rewire, DAG)
@@ -234,6 +246,7 @@ MORPHS = (
     Subject("LocalPool", "typed", lambda: of_morph(LocalPool(3), DAG, edge_type=TYPES)),
     Subject("Lift", "after LocalPool", lambda: of_morph(nn.Sequential(LocalPool(3), Lift(3)), BATCH_EDGES, BATCH)),
     Subject("Split", "one graph", lambda: of_morph(Split(3, 2), DAG)),
+    Subject("Tour", "typed", _tour),
     Subject("Rewire", "in training", _rewire),
     Subject("Rewire", "eval", _rewire_eval),
 )
