@@ -37,8 +37,8 @@ class Confusion(NamedTuple):
 class Evaluation(NamedTuple):
     """All figures of one set of predictions. An edit inserts, deletes or replaces one unit."""
 
-    pairs: int
     exact_match: float  # the share of predictions that are the target, unit for unit
+    pairs: int
     word_error_rate: float  # 1 - exact match
     symbol_error_rate: float  # edits / units of all targets, at least 1: it may exceed 1
     similarity: float  # the mean of 1 - edits / units of the longer text: 1 for the target, 0 where no unit is right
@@ -48,8 +48,8 @@ class Evaluation(NamedTuple):
 class GraphEvaluation(NamedTuple):
     """All figures of one set of predicted graphs: those of texts, then those that only graphs have."""
 
-    pairs: int
     exact_match: float  # share of graphs that are isomorphic to their target
+    pairs: int
     word_error_rate: float  # 1 - exact match
     symbol_error_rate: float  # edits per node and edge of all targets
     similarity: float  # mean of 1 - edits / nodes and edges of the larger graph, and not below 0

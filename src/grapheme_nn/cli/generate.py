@@ -26,7 +26,10 @@ def generate(
         Path,
         typer.Option("--out", "-o", metavar="FILE", help="Where to write; .tsv or .jsonl.", show_default=False),
     ],
-    count: Annotated[int, typer.Option(min=1, help="How many pairs, all with different inputs.")] = 10_000,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many pairs, all with different inputs; 10,000, of graphs 20,000."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same pairs.")] = 0,
     level: Annotated[int | None, typer.Option(help="Of arithmetic: 1 (sums) to 7 (equations).")] = None,
     depth: Annotated[int | None, typer.Option(help=f"Of {DEPTHS}: edges on the longest path.")] = None,
@@ -40,8 +43,10 @@ def generate(
     if out.suffix not in (".tsv", ".jsonl"):
         raise WrongUse(f"--out {out}: the name must end in .tsv or .jsonl, which says how to write")
     try:
-        if find_task(task, level=level, depth=depth, length=length).graphs and out.suffix == ".tsv":
+        found = find_task(task, level=level, depth=depth, length=length)
+        if found.graphs and out.suffix == ".tsv":
             raise WrongUse(f"--out {out}: {task} has graphs, which a TSV cannot hold: give a name that ends in .jsonl")
+        count = count or min(20_000 if found.graphs else 10_000, found.most)
         pairs = generate_pairs(task, count, seed, level, depth=depth, length=length, shuffle=shuffle)
     except ValueError as error:
         raise WrongUse(str(error)) from None

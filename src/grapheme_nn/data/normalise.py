@@ -24,7 +24,7 @@ from grapheme_nn.data.graphs import Graph
 
 Key: TypeAlias = tuple[int, int]
 
-NAMES, CONSTANTS = tuple("abcde"), tuple("0123456789")
+NAMES, CONSTANTS = tuple("abcde"), tuple("0123")
 SIGNS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<",
     ast.LtE: "<=",
