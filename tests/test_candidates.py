@@ -20,7 +20,7 @@ def candidates(kind, slots, pairs, score=None, none=None):
     first, second = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t()
     score = torch.zeros(len(pairs), columns) if score is None else torch.as_tensor(score, dtype=torch.float32)
     if none is None:
-        none = torch.zeros(slots, {"operands": 3, "consumer": 1, "independent": 0}[kind])
+        none = torch.zeros(slots, {"operands": 3, "consumer": 1}.get(kind, 0))
     return CandidateEdges.of(kind, first, second, score, torch.as_tensor(none, dtype=torch.float32), TYPES)
 
 
@@ -87,7 +87,7 @@ def test_what_is_chosen_is_always_acyclic(slots, kind, seed):
         slots,
         pairs,
         4 * torch.randn(len(pairs), 3 if kind == "operands" else 2, generator=generator),
-        torch.randn(slots, {"operands": 3, "consumer": 1, "independent": 0}[kind], generator=generator),
+        torch.randn(slots, {"operands": 3, "consumer": 1}.get(kind, 0), generator=generator),
     )
     exists = torch.rand(slots, generator=generator) < 0.7
     edges, types = found.choose(exists, torch.randperm(slots, generator=generator))

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from grapheme_nn.graph import levels
 
-EDGE_KINDS = ("operands", "consumer", "independent")
+EDGE_KINDS = ("operands", "consumer", "independent", "undirected")
+PAIRWISE = ("independent", "undirected")  # kinds in which each pair is a choice of its own
 LIKELY = log(0.1)  # the log-probability from which on a candidate is kept, where there are too many for memory
 
 
@@ -24,6 +25,7 @@ class CandidateEdges:
         operands        second is operand t of first           for each first and t: all seconds, and none
         consumer        first is operand t of second           for each first: all seconds and types, and none
         independent     an edge from first to second           for each pair: all types, and no edge
+        undirected      an edge between them                   for each pair: all types, and no edge
 
     With `operands` there is one more column: where a slot is void, which one stands in for it (`forward`). So a node
     that goes away, such as the product in x * 1, hands its consumers on to what is left of it, and what points at it
@@ -50,7 +52,7 @@ class CandidateEdges:
         offset: int = 0,
     ) -> "CandidateEdges":
         """From scores [c, T'] of pairs and [slots, T' or 1] of none, of the slots from `offset` on."""
-        if kind == "independent":
+        if kind in PAIRWISE:
             both = torch.cat([score, torch.zeros_like(score[:, :1])], 1).log_softmax(1)
             return cls(kind, first + offset, second, both[:, :-1], both[:, -1:], types, offset)
         flat, index = score, first
@@ -71,7 +73,7 @@ class CandidateEdges:
     def likely(self) -> "CandidateEdges":
         """Those that may be chosen: a tenth as probable as certain, or the most probable of its kind."""
         kept = (self.log_prob > LIKELY).any(1)
-        if self.kind == "independent":
+        if self.kind in PAIRWISE:
             return replace(
                 self,
                 first=self.first[kept],
@@ -108,7 +110,7 @@ class CandidateEdges:
             low, high = (self.second, self.first) if self.kind == "operands" else (self.first, self.second)
             on_cycle, key = cycles
             allowed = ~on_cycle[self.first] | (key[low] < key[high])
-            if self.kind == "independent":
+            if self.kind in PAIRWISE:
                 allowed = ~(on_cycle[low] & on_cycle[high]) | (key[low] < key[high])
             source, target, kind = self._best(exists, allowed)
         if self.kind != "operands":
@@ -128,7 +130,7 @@ class CandidateEdges:
 
     def _best(self, exists: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Sources, targets and types of the most probable edges; of `operands`, also those that stand in for voids."""
-        if self.kind == "independent":
+        if self.kind in PAIRWISE:
             value, kind = self.log_prob.max(1)
             kept = (value > self.none[:, 0]) & allowed & exists[self.first] & exists[self.second]
             return self.first[kept], self.second[kept], kind[kept]

@@ -56,7 +56,6 @@ class ModelConfig(Shape):
     edges: str = "operands"  # what candidate edges are, one of `EDGE_KINDS`, where targets are graphs
     edge_types: tuple[int | str, ...] = ()  # of the edges of inputs, where these are graphs
     target_edge_types: tuple[int | str, ...] = ()  # of the edges of targets, where these are graphs
-    undirected: bool = False  # whether target graphs are
     buckets: int = 1024  # of each hash of the embedding
     hashes: int = 4
 

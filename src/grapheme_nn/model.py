@@ -234,7 +234,7 @@ class GraphTransformNet(nn.Module):
             if edges is None:
                 made.append(join_units(units, self.config.target_unit))
             else:
-                made.append(Graph(tuple(units), edges[number], not self.config.undirected))
+                made.append(Graph(tuple(units), edges[number], self.config.edges != "undirected"))
         return made
 
     def _edges(self, decoded: Decoded) -> list[tuple[tuple[int, int, int | str], ...]]:
@@ -249,7 +249,7 @@ class GraphTransformNet(nn.Module):
         owners = owner[decoded.edge_index[0]].tolist()
         for graph, (source, target, kind) in zip(owners, ends, strict=True):
             source, target = source - begin[graph], target - begin[graph]
-            if self.config.undirected and source > target:
+            if self.config.edges == "undirected" and source > target:
                 source, target = target, source
             edges[graph].append((source, target, types[kind]))
         order = {kind: at for at, kind in enumerate(self.config.target_edge_types)}

@@ -84,7 +84,6 @@ class Trainer:
                 edges=edges_in((pair.target for pair in pairs), from_text=config.input_unit != "graph"),
                 edge_types=edge_types_in(pair.input for pair in pairs),
                 target_edge_types=edge_types_in(pair.target for pair in pairs),
-                undirected=isinstance(pairs[0].target, Graph) and not pairs[0].target.directed,
                 **shape,
             )
         )

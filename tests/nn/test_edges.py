@@ -84,7 +84,7 @@ def test_slots_are_those_of_the_graph_that_was_split():
     assert before_split(merged) == (merged, 1)
 
 
-@pytest.mark.parametrize("kind", ["operands", "consumer", "independent"])
+@pytest.mark.parametrize("kind", ["operands", "consumer", "independent", "undirected"])
 def test_many_pairs_are_scored_in_chunks_and_those_that_may_be_chosen_stay(monkeypatch, kind):
     net, batch = network(edges=kind), collate(encode([random_dag(Random(1), 30, 0.15)], "graph"))
     with torch.no_grad():
@@ -101,7 +101,7 @@ def test_many_pairs_are_scored_in_chunks_and_those_that_may_be_chosen_stay(monke
         assert torch.allclose(getattr(chunked, name), getattr(wanted, name), atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["operands", "consumer", "independent"])
+@pytest.mark.parametrize("kind", ["operands", "consumer", "independent", "undirected"])
 def test_outputs_of_untrained_networks_are_acyclic(kind):
     net, random = network(edges=kind), Random(2)
     with torch.no_grad():
@@ -113,7 +113,7 @@ def test_outputs_of_untrained_networks_are_acyclic(kind):
         assert is_acyclic(edge_index, len(output.nodes))
 
 
-@pytest.mark.parametrize("kind", ["operands", "consumer", "independent"])
+@pytest.mark.parametrize("kind", ["operands", "consumer", "independent", "undirected"])
 def test_renumbering_the_nodes_of_an_input_changes_no_probability(kind):
     net, random = network(edges=kind), Random(3)
     for _ in range(10):

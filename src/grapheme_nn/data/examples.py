@@ -94,8 +94,10 @@ def edges_in(targets: Iterable[str | Graph], *, from_text: bool) -> str:
     operands = consumer = True
     for graph in targets:
         if isinstance(graph, Graph):
-            operands = operands and graph.directed and len({edge[1:] for edge in graph.edges}) == len(graph.edges)
-            consumer = consumer and graph.directed and len({edge[0] for edge in graph.edges}) == len(graph.edges)
+            if not graph.directed:
+                return "undirected"
+            operands = operands and len({edge[1:] for edge in graph.edges}) == len(graph.edges)
+            consumer = consumer and len({edge[0] for edge in graph.edges}) == len(graph.edges)
     if consumer and (from_text or not operands):
         return "consumer"
     return "operands" if operands else "independent"

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from grapheme_nn.candidates import PAIRWISE
 from grapheme_nn.morph.base import before_split
 from grapheme_nn.objective.base import Comparison
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
@@ -109,7 +110,9 @@ def edge_terms(predicted: PredictedGraph, targets: Targets, void: Tensor) -> Edg
     assert candidates is not None
     target = targets.adjacency_by_type(candidates).to(candidates.log_prob.dtype)  # [B, T, m, m]: operand, consumer
     count = target.size(1)
-    if candidates.kind == "independent":
+    if candidates.kind == "undirected":  # an edge is one in both directions, whichever the file has
+        target = torch.maximum(target, target.mT)
+    if candidates.kind in PAIRWISE:
         log_prob = torch.cat([candidates.log_prob, candidates.none], 1)
         cost = -(_dense(predicted, log_prob.exp()) + LEAST).log()
         # A pair that is no candidate is surely no edge.

@@ -122,6 +122,7 @@ LAYERS = (
     Subject("layers", "EdgePredictor, operands", lambda: _edges("operands")),
     Subject("layers", "EdgePredictor, consumer", lambda: _edges("consumer")),
     Subject("layers", "EdgePredictor, independent", lambda: _edges("independent")),
+    Subject("layers", "EdgePredictor, undirected", lambda: _edges("undirected")),
     Subject("layers", "NearestConsumer", _nearest),
 )
 

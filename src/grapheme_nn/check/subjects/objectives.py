@@ -72,7 +72,7 @@ def _edge_case(name: str, kind: str) -> Case:
             Data(x=torch.tensor([98, 100]), edge_index=torch.tensor([[0], [1]]), edge_type=torch.tensor([7])),
         ]
     )
-    none = {"operands": 3, "consumer": 1, "independent": 0}[kind]
+    none = {"operands": 3, "consumer": 1}.get(kind, 0)
     inputs = {"label_score": doubles(2, 6, 5), "edge_score": doubles(first.numel(), count)}
     if none:
         inputs["none_score"] = doubles(10, none)
