@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from grapheme_nn.data import Graph
 from grapheme_nn.drawing import draw, preview
-from grapheme_nn.evaluate import Confusion, Evaluation, confusions, evaluate, evaluate_graphs, exact_match
+from grapheme_nn.evaluate import Confusion, Evaluation, confusions, evaluate, evaluate_graphs, structural_loss
 from grapheme_nn.graph_matching import match_nodes
 
 # x * 1, x, and x * (x + 1) with one x or two
@@ -120,7 +120,7 @@ def test_texts_and_graphs_do_not_mix():
     with pytest.raises(ValueError, match="texts cannot be evaluated against graphs"):
         evaluate(["x"], [X])
     with pytest.raises(ValueError, match="this is a figure of texts, but some are graphs"):
-        exact_match([X], [X])
+        structural_loss([X], [X])
     with pytest.raises(ValueError, match="1 predictions for 2 targets"):
         evaluate_graphs([X], [X, X])
 

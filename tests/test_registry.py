@@ -108,7 +108,7 @@ def test_a_model_whose_loss_nobody_registered_is_refused_in_a_sentence(files, mi
 def test_help_lists_what_is_built_in():
     shown = " ".join(grapheme("train", "--help").stdout.replace("│", " ").split())
     assert "monotone, structural, path, ctc" in shown
-    assert "merge, lift, split, rewire, local_pool, soft_pool" in shown
+    assert "merge, lift, tour, split, rewire, local_pool, soft_pool" in shown
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_help_lists_what_is_built_in():
         (["--loss", "mse"], "unknown loss 'mse': choose one of monotone, structural, path, ctc, in_place"),
         (
             ["--morph", "split,fold"],
-            "unknown morph 'fold': choose one of merge, lift, split, rewire, local_pool, soft_pool, gate",
+            "unknown morph 'fold': choose one of merge, lift, tour, split, rewire, local_pool, soft_pool, gate",
         ),
     ],
 )

@@ -32,7 +32,7 @@ class Shape:
             if field.type == tuple[str, ...] and not strings:
                 raise ValueError(f"{field.name} must be strings, but are {value!r:.80}")
         for name in ("input_unit", "target_unit"):
-            if getattr(self, name) not in UNITS:
+            if getattr(self, name) not in (*UNITS, "graph"):
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(UNITS)}")
         loss, dropout = self.__dict__["loss"], self.__dict__["dropout"]
         for registry, name in ((OBJECTIVES, loss), *((MORPHS, morph) for morph in self.morphs)):

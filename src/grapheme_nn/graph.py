@@ -25,8 +25,8 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-Unit = Literal["codepoint", "cluster", "decomposed", "symbol", "graph"]
-UNITS: tuple[Unit, ...] = get_args(Unit)
+Unit = Literal["codepoint", "cluster", "decomposed", "symbol", "graph"]  # "graph" where it is no text
+UNITS: tuple[Unit, ...] = get_args(Unit)[:-1]
 
 Integers: TypeAlias = NDArray[np.int64]
 

@@ -1,10 +1,10 @@
 """Normal forms of Python's conditions: `not (a < b <= 3) or True and c` as a tree, chains and negations resolved.
 
-The input is Python's own tree (`ast`) with two changes: `and` and `or` are binary, nested to the left, and a chain of
-comparisons `a < b <= c` is a node "compare" with the operands 0, 1, 2, ..., and its signs as operands "op0", "op1", ...
-A single comparison is its sign with the operands 0 and 1. Rules, by which truth stays the same:
+The input is Python's own tree (`ast`) with two changes: `and` and `or` are binary, nested to the left, and a comparison
+is its sign with the operands 0 and 1; a chain of them, `a < b <= c`, is a node "compare" with the comparisons as its
+operands, which share what stands between them, as Python looks at it once. Rules, by which truth stays the same:
 
-    a < b <= c -> a < b and b <= c, b being one node     not (u and v) -> not u or not v     u and True -> u
+    a < b <= c -> a < b and b <= c                       not (u and v) -> not u or not v     u and True -> u
     not (a < b) -> a >= b                                not (u or v) -> not u and not v     u and False -> False
     not not u -> u                                       not True -> False                   u or True -> True
     2 < 3 -> True, and so on for any two constants       not False -> True                   u or False -> u
@@ -12,7 +12,6 @@ A single comparison is its sign with the operands 0 and 1. Rules, by which truth
 
 import ast
 import operator
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -64,7 +63,7 @@ def draw_normalise(random: Random, depth: int) -> tuple[Graph, Graph]:
         asked, given = bool(eval(program, dict(point))), bool(evaluate(normal, partial(truth, point)))
         if asked != given:
             raise AssertionError(f"at {point} {text} is {asked}, but its normal form is {given}")
-    return typed(to_graph(condition)), to_graph(normal)
+    return to_graph(condition), to_graph(normal)
 
 
 def draw_condition(random: Random, depth: int, exact: bool = True) -> str:
@@ -72,14 +71,16 @@ def draw_condition(random: Random, depth: int, exact: bool = True) -> str:
     if not depth or (not exact and random.random() < STOP):
         return random.choice([*NAMES * 3, "True", "False"])
     kinds = ["not", "not", "and", "and", "or", "or"]
-    if depth == 1 or not exact:
+    if depth <= 2 or not exact:
         kinds += ["compare"] * 6
     kind = random.choice(kinds)
     if kind == "not":
         return f"(not {draw_condition(random, depth - 1, exact)})"
     if kind == "compare":
         text = _operand(random)
-        for sign in random.choices(list(COMPARE), k=random.choice([1, 1, 2, 2, 3])):
+        # A chain is two edges deep.
+        count = 1 if depth == 1 else random.choice([2, 2, 3] if exact else [1, 1, 2, 2, 3])
+        for sign in random.choices(list(COMPARE), k=count):
             text += f" {sign} {_operand(random)}"
         return f"({text})"
     sides = [draw_condition(random, depth - 1, exact), draw_condition(random, depth - 1, False)]
@@ -92,7 +93,7 @@ def _operand(random: Random) -> str:
 
 
 def from_python(tree: ast.expr) -> list[Node]:
-    """Python's tree of a condition as an expression; the signs of a chain follow its operands."""
+    """Python's tree of a condition as an expression."""
     nodes: list[Node] = []
 
     def add(label: str, *operands: int) -> int:
@@ -117,30 +118,17 @@ def from_python(tree: ast.expr) -> list[Node]:
                 signs = [SIGNS[type(kind)] for kind in kinds]
                 if len(signs) == 1:
                     return add(signs[0], *operands)
-                return add("compare", *operands, *map(add, signs))
+                return add("compare", *(add(sign, *ends) for sign, ends in zip(signs, pairwise(operands), strict=True)))
         raise ValueError(f"{ast.unparse(tree)} is no condition: and, or, not, comparisons, names and constants are")
 
     read(tree)
     return nodes
 
 
-def typed(graph: Graph) -> Graph:
-    """The graph of a condition, the edges from signs to their chains having the types "op0", "op1", ..."""
-
-    def kind(source: int, target: int, position: int | str) -> int | str:
-        if graph.nodes[target] != "compare" or graph.nodes[source] not in COMPARE:
-            return position
-        # k signs follow k + 1 operands
-        return f"op{int(position) - (incoming[target] + 1) // 2}"
-
-    incoming = Counter(target for _, target, _ in graph.edges)
-    return graph._replace(edges=tuple((edge[0], edge[1], kind(*edge)) for edge in graph.edges))
-
-
 def normalise(condition: Expression) -> list[Node]:
     """The normal form, its nodes in the order of the input nodes that they come from.
 
-    A sign of a chain becomes its comparison; the chain's node becomes the `and` of them, or the `or` if it is denied.
+    The node of a chain becomes the `and` of its comparisons, or the `or` if it is denied.
     """
     # By input node, and twice its place among the nodes that it becomes, plus 1 where it is denied.
     nodes: dict[Key, tuple[str, tuple[Key, ...]]] = {}
@@ -176,11 +164,7 @@ def normalise(condition: Expression) -> list[Node]:
         if label in COMPARE:
             return compare(number, label, operands[0], operands[1], denied)
         if label == "compare":
-            chain, signs = operands[: len(operands) // 2 + 1], operands[len(operands) // 2 + 1 :]
-            parts = [
-                compare(sign, condition[sign].label, left, right, denied)
-                for sign, (left, right) in zip(signs, pairwise(chain), strict=True)
-            ]
+            parts = [normal(operand, denied) for operand in operands]
             whole = parts[0]
             for place, part in enumerate(parts[1:]):
                 whole = join((number, 2 * place + denied), "or" if denied else "and", whole, part)
