@@ -14,6 +14,7 @@ from grapheme_nn.graph import levels
 
 EDGE_KINDS = ("operands", "consumer", "independent", "undirected")
 PAIRWISE = ("independent", "undirected")  # kinds in which each pair is a choice of its own
+NO_EDGE = 3.0  # the score of no edge in these: of all pairs, few are edges
 LIKELY = log(0.1)  # the log-probability from which on a candidate is kept, where there are too many for memory
 
 
@@ -53,7 +54,7 @@ class CandidateEdges:
     ) -> "CandidateEdges":
         """From scores [c, T'] of pairs and [slots, T' or 1] of none, of the slots from `offset` on."""
         if kind in PAIRWISE:
-            both = torch.cat([score, torch.zeros_like(score[:, :1])], 1).log_softmax(1)
+            both = torch.cat([score, torch.full_like(score[:, :1], NO_EDGE)], 1).log_softmax(1)
             return cls(kind, first + offset, second, both[:, :-1], both[:, -1:], types, offset)
         flat, index = score, first
         if kind == "consumer":  # one normaliser for all types of a slot

@@ -113,14 +113,10 @@ def test_crossed_is_the_gradient_of_the_edge_term(predict):
     assert torch.allclose(gradient, terms.crossed(plan.detach()), atol=1e-4)
 
 
-def test_of_slots_that_are_nearly_alike_one_is_taken_the_surer_the_more_of_the_training_is_done(predict):
+def test_of_slots_that_are_nearly_alike_one_is_taken(predict):
     predicted = certain(predict, [2, 2, 2], [], sure=0.5)
     better = predicted.label_log_prob + torch.tensor([0.3, 0.0, 0.0])[None, :, None] * torch.eye(5)[2]
     predicted = replace(predicted, label_log_prob=better.log_softmax(2))
-    shares = []
-    for done in (0.0, 0.1, 1.0):
-        objective = Structural()
-        objective.done = done
-        shares.append(float(objective(predicted, Batch.from_data_list([target([2], [])])).plan[0, 0, 0]))
-    assert 0.34 < shares[0] < shares[1] < shares[2]
-    assert shares[2] > 0.6
+    found = Structural()(predicted, Batch.from_data_list([target([2], [])]))
+    assert found.plan[0, :, 0].argmax() == 0
+    assert float(found.plan[0, 0, 0]) > 0.6

@@ -5,10 +5,11 @@ from torch import Tensor, nn
 
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.graph import label_identities
-from grapheme_nn.morph.base import Morph
+from grapheme_nn.morph.base import Morph, before_split
 from grapheme_nn.nn.attention import Attention
-from grapheme_nn.predicted import VOID, PredictedGraph, Vocabulary
+from grapheme_nn.predicted import COPY, VOID, PredictedGraph, Vocabulary
 
+KEEP = (1.0, 3.0)  # by how much, at first, a later slot of a node is void, and its first slot a copy
 _FARTHEST = 30.0  # how far from 1 the odds of a void may be for the gradient of existence
 
 
@@ -30,6 +31,8 @@ class Relabel(nn.Module):
         self.attention = Attention(config.width, config.heads) if config.heads else None
         self.dropout = nn.Dropout(config.dropout)
         self.label = nn.Linear(config.width, 2 + len(config.labels))
+        # From graph to graph, at first the first slot of a node copies it and the others are void.
+        self.keep = nn.Parameter(torch.tensor(KEEP)) if config.input_unit == config.target_unit == "graph" else None
         unit, order = torch.from_numpy(label_identities(config.labels)).sort()
         self.register_buffer("unit", unit, persistent=False)
         self.register_buffer("unit_label", order + 2, persistent=False)
@@ -50,6 +53,11 @@ class Relabel(nn.Module):
             x = x + self.attention(self.norm(x), before.dense, mask)
         x = self.dropout(x)
         score = self.label(x)
+        if self.keep is not None:
+            slot = torch.arange(score.size(1), device=score.device) % before_split(graph)[1]
+            first = (slot == 0).to(score.dtype)[:, None]
+            prior = torch.cat([(1 - first) * self.keep[VOID], first * self.keep[COPY]], 1)
+            score = torch.cat([score[:, :, :2] + prior, score[:, :, 2:]], 2)
         if not self.has_void:
             score = torch.cat([torch.full_like(score[:, :, :1], -torch.inf), score[:, :, 1:]], 2)
         log_prob = score.log_softmax(2)
