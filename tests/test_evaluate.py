@@ -57,9 +57,9 @@ def test_canonically_equivalent_texts_are_the_same_where_units_are_decomposed():
 
 
 def test_empty_texts_have_figures_too():
-    assert evaluate([""], [""]) == (1, 1.0, 0.0, 0.0, 1.0, 0.0)
-    assert evaluate(["ab"], [""])[:5] == (1, 0.0, 1.0, 2.0, 0.0)
-    assert evaluate([""], ["ab"])[:5] == (1, 0.0, 1.0, 1.0, 0.0)
+    assert evaluate([""], [""]) == (1.0, 1, 0.0, 0.0, 1.0, 0.0)
+    assert evaluate(["ab"], [""])[:5] == (0.0, 1, 1.0, 2.0, 0.0)
+    assert evaluate([""], ["ab"])[:5] == (0.0, 1, 1.0, 1.0, 0.0)
 
 
 @given(st.lists(st.tuples(SHORT, SHORT), min_size=1, max_size=5))
