@@ -72,7 +72,7 @@ def test_the_guide_to_graphs_shows_pairs_that_can_be_read():
 
 def test_the_readme_trains_a_model(capsys, elsewhere):
     run("train", ("count=10_000", "count=60"))  # learns nothing, but takes a second
-    assert "Evaluation(pairs=6, " in capsys.readouterr().out
+    assert "Evaluation(exact_match=" in capsys.readouterr().out
     assert Path("runs/dates/model.safetensors").exists()
 
 
