@@ -114,9 +114,13 @@ class Trainer:
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
         return [step[rank::world] or step[:1] for step in steps]
 
-    def step(self, batches: list[list[int]], rate: float, random: Random) -> tuple[float, int]:
-        """One step of the optimiser; the summed loss and the number of examples that had one."""
+    def step(self, batches: list[list[int]], rate: float, random: Random, done: float = 1.0) -> tuple[float, int]:
+        """One step of the optimiser; the summed loss and the number of examples that had one.
+
+        `done` is the share of the training that is.
+        """
         self.model.train()
+        self.network.objective.done = done
         total, counted, self.merged, self.nodes = 0.0, 0, 0, 0
         for rows in batches:
             inputs, targets = self.examples.batch(rows, unseen=self.config.unseen, random=random)

@@ -76,7 +76,8 @@ def train(
             begun = perf_counter()
             rate = _learning_rate(run, settings, settings.epochs * len(steps))
             random = Random(f"{config.seed} {run.epoch} {run.step}")
-            loss, counted = trainer.step(steps[run.step], rate, random)
+            done = _done(run, settings, settings.epochs * len(steps))
+            loss, counted = trainer.step(steps[run.step], rate, random, done)
             run.loss, run.counted = run.loss + loss, run.counted + counted
             run.merged, run.nodes = run.merged + trainer.merged, run.nodes + trainer.nodes
             run.step, run.total_steps = run.step + 1, run.total_steps + 1

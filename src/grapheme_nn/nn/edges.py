@@ -11,7 +11,7 @@ from grapheme_nn.graph import type_identities
 from grapheme_nn.morph.base import Morph, before_split
 from grapheme_nn.nn.nearest import NearestConsumer
 
-KEEP = 3.0  # by how much an edge of the input is more probable at first
+KEEP = NO_EDGE + 3.0  # by how much an edge of the input is more probable at first
 FARTHEST = 16  # places along a chain: beyond, they are all the same distance
 MOST_AT_ONCE = 1 << 17  # pairs of nodes, where nothing is learned
 MOST_NEIGHBOURS = 32  # a node with more is no way from one of its neighbours to another: cost grows with the edges
@@ -32,7 +32,8 @@ class EdgePredictor(nn.Module):
 
     r is an embedding of how the nodes that i and j were made from stand to each other: the same node, its operand of
     some type, an operand of its operand, and so on (relative keys: Shaw et al., 2018; pointers: Vinyals et al., 2015).
-    Between first slots, an edge that the input has adds a learned number, so that at first what exists stays.
+    Where edges are choices of pairs, one that the input has adds a learned number between first slots: at first what
+    exists stays.
 
     Candidates are slots of nodes at most two edges apart in the graph that was split, so that cost grows with its edges
     and a rule holds in graphs of any size; where that graph is a chain, such as text, all pairs of slots.
@@ -49,7 +50,7 @@ class EdgePredictor(nn.Module):
         self.key = nn.Linear(config.width, self.inner, bias=False)
         relations = max(1 + steps(self.input_types) * (1 + steps(self.input_types)), 1 + 2 * FARTHEST)
         self.relation = nn.Embedding(relations, self.inner)
-        self.keep = nn.Parameter(torch.empty(()))
+        self.keep = nn.Parameter(torch.empty(())) if self.kind in PAIRWISE else None
         nones = {"operands": self.pointers, "consumer": 1}.get(self.kind)
         self.none = nn.Linear(config.width, nones) if nones else None  # of independent edges, 0
         self.register_buffer("kept", self._kept(config), persistent=False)
@@ -63,7 +64,8 @@ class EdgePredictor(nn.Module):
             if linear is not None:
                 linear.reset_parameters()
         nn.init.normal_(self.relation.weight, std=self.inner**-0.5)
-        nn.init.constant_(self.keep, KEEP + (NO_EDGE if self.kind in PAIRWISE else 0.0))
+        if self.keep is not None:
+            nn.init.constant_(self.keep, KEEP)
 
     def _kept(self, config: ModelConfig) -> Tensor:
         """1 where a relation is an edge of the input that has the type of a column, float [relations, columns]."""
@@ -71,10 +73,9 @@ class EdgePredictor(nn.Module):
         if config.input_unit == "graph":
             for number, kind in enumerate(config.edge_types, 1):
                 for column in (at for at, other in enumerate(config.target_edge_types) if other == kind):
-                    if self.kind in ("operands", "undirected"):
+                    table[1 + number + 1 + self.input_types, column] = 1
+                    if self.kind == "undirected":
                         table[1 + number, column] = 1
-                    if self.kind != "operands":
-                        table[1 + number + 1 + self.input_types, column] = 1
         return table
 
     def forward(self, graph: Morph, x: Tensor) -> CandidateEdges:
@@ -106,8 +107,9 @@ class EdgePredictor(nn.Module):
         score = query[pairs.first] @ (key[pairs.second] + self.relation(pairs.relation)[:, None]).mT
         score = score.view(-1, parts, self.pointers, parts).transpose(2, 3)  # [p, slot of first, slot of second, types]
         place = torch.arange(parts, device=key.device)
-        corner = ((place[:, None] + place) == 0).to(score.dtype)[:, :, None]  # the first slots of both
-        score = score + self.keep * corner * self.kept[pairs.relation].to(score.dtype)[:, None, None]
+        if self.keep is not None:
+            corner = ((place[:, None] + place) == 0).to(score.dtype)[:, :, None]  # the first slots of both
+            score = score + self.keep * corner * self.kept[pairs.relation].to(score.dtype)[:, None, None]
         first = (pairs.first[:, None] * parts + place)[:, :, None].expand(-1, -1, parts).flatten()
         second = (pairs.second[:, None] * parts + place)[:, None, :].expand(-1, parts, -1).flatten()
         other = (first + offset != second).nonzero()[:, 0]

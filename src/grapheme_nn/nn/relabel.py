@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from grapheme_nn.candidates import PAIRWISE
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.graph import label_identities
 from grapheme_nn.morph.base import Morph, before_split
@@ -31,8 +32,9 @@ class Relabel(nn.Module):
         self.attention = Attention(config.width, config.heads) if config.heads else None
         self.dropout = nn.Dropout(config.dropout)
         self.label = nn.Linear(config.width, 2 + len(config.labels))
-        # From graph to graph, at first the first slot of a node copies it and the others are void.
-        self.keep = nn.Parameter(torch.tensor(KEEP)) if config.input_unit == config.target_unit == "graph" else None
+        # Where edges are choices of pairs, at first the first slot of a node copies it and the others are void.
+        graphs = config.input_unit == config.target_unit == "graph"
+        self.keep = nn.Parameter(torch.tensor(KEEP)) if graphs and config.edges in PAIRWISE else None
         unit, order = torch.from_numpy(label_identities(config.labels)).sort()
         self.register_buffer("unit", unit, persistent=False)
         self.register_buffer("unit_label", order + 2, persistent=False)

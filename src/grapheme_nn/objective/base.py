@@ -64,6 +64,7 @@ class Objective(ABC):
 
     predicts_next: ClassVar[bool] = False  # whether the network must predict which slot follows which
     has_void: ClassVar[bool] = True  # whether a slot may be nothing
+    done: float = 1.0  # the share of a training that is done, which the loop tells: plans with edges begin soft
     compares_edges: ClassVar[bool] = False  # whether targets may be graphs whose edges are predicted
 
     def __call__(self, predicted: PredictedGraph, target: Data) -> Comparison:

@@ -16,7 +16,8 @@ LEAST = 6e-6  # exp(-12): an edge that cannot be costs 12, so that plans through
 FORWARDS = 4  # how many voids in a row a pointer is followed through while learning
 ROUNDS = 12  # linearisations of the edge term at most
 LATER = 0.1  # what a plan pays for each slot of a node that comes before: of slots that are alike, the first is taken
-COLDEST = 0.15  # the temperature that plans end with: of several slots that could become a node, one has to
+COLDEST = 0.15  # the temperature that plans end with, once this share of a training is done:
+COOLING = 0.2
 SETTLED = 1e-2  # where no entry of the plan moved by more, there will be no other
 
 
@@ -28,14 +29,18 @@ def align_with_edges(
     targets: Targets,
     solve: Callable[[Tensor, Tensor, float, Start], tuple[Tensor, Start]],
     insertion: float,
+    done: float,
 ) -> Comparison:
     r"""The least that a target costs over plans P of slots to its nodes, of labels and, under the same plan, of edges:
 
     .. math:: \langle P, -\log p(\text{label}) \rangle + \langle \text{rest}, -\log p(\text{void}) \rangle + E(P)
 
     A target node that no slot becomes costs `insertion`. E, see `EdgeTerms`, is linearised at the last plan and solved
-    again, until the plan no longer moves; its weight rises over the first half of the rounds, and the temperature falls
+    again, until the plan no longer moves; its weight rises and the temperature falls over the first half of the rounds
     (graduated assignment: Gold and Rangarajan, 1996), so that labels decide first, and then edges among equal labels.
+    It falls on below 1, the further the more of the training is `done` (annealed EM: Ueda and Nakano, 1998): plans must
+    be soft while nothing is known, but where several slots could become a node, one has to. A network whose edges are
+    choices of pairs begins as one that copies, so that its plans can be cold at once.
 
     The plan is found first and held fixed: this is the M step of an EM algorithm, and the gradient is that of the value
     at this plan. At a plan that is the best there is, it is that of the least value, too (envelope theorem).
@@ -50,13 +55,15 @@ def align_with_edges(
         later = (torch.arange(label.size(1), device=label.device) % parts * LATER)[:, None]
         plan = crossed = torch.zeros_like(label)
         start: Start = None
+        cool = 1.0 if predicted.candidates.kind in PAIRWISE else min(done / COOLING, 1.0)
+        coldest = 1 - (1 - COLDEST) * cool
         for number in range(1 + ROUNDS):
             share = min(1.0, 2 * number / ROUNDS)
-            heat = 2 - share - (1 - COLDEST) * max(0.0, min(1.0, (2 * number / ROUNDS - 1) / 0.7))
+            heat = 2 - share - (1 - coldest) * max(0.0, min(1.0, (2 * number / ROUNDS - 1) / 0.7))
             before = plan
             plan, start = solve(label + later + share * crossed, void, heat, start)
             plan = torch.where(there, plan / plan.sum(2, keepdim=True).clamp_min(1), 0).to(label.dtype)
-            if heat < COLDEST + 1e-6 and bool((plan - before).abs().amax() < SETTLED):
+            if heat < coldest + 1e-6 and bool((plan - before).abs().amax() < SETTLED):
                 break
             crossed = terms.crossed(plan)
     return Comparison(value_at(plan, predicted, targets, insertion), plan)

@@ -24,7 +24,7 @@ class Monotone(Objective):
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         if predicted.candidates is not None:
-            return align_with_edges(predicted, targets, partial(self._plan, targets), INSERTION)
+            return align_with_edges(predicted, targets, partial(self._plan, targets), INSERTION, self.done)
         # A slot that is not there is void for free.
         void = torch.where(predicted.mask, predicted.label_log_prob[:, :, VOID], 0)
         return monotone_alignment(masked_match(predicted, targets), void, targets.length)

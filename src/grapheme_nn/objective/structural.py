@@ -43,7 +43,7 @@ class Structural(Objective):
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         if predicted.candidates is not None:
             solve = partial(self._plan, predicted, targets)
-            return align_with_edges(predicted, targets, solve, self.insertion)
+            return align_with_edges(predicted, targets, solve, self.insertion, self.done)
         there = predicted.mask[:, :, None] & targets.mask[:, None, :]
         label, void = predicted.match(targets), predicted.label_log_prob[:, :, VOID]
         exact, slots = exact_dtype(label), predicted.mask
