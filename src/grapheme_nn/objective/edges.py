@@ -49,6 +49,7 @@ def align_with_edges(
     to start with, to the plan and its potentials, which are costs.
     """
     there, label, void = _node_costs(predicted, targets)
+    assert predicted.candidates is not None
     with torch.no_grad():
         terms = edge_terms(predicted, targets, (-void).exp())
         parts = before_split(predicted.graph)[1]
