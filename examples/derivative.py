@@ -17,10 +17,10 @@ from grapheme_nn.data.derivative import confirm_derivative
 from grapheme_nn.data.expressions import evaluate, from_graph
 from grapheme_nn.drawing import beside
 
-WANTED = 0.8  # of the deep expressions
+WANTED = 0.9  # of the deep expressions
 NEW, SHOWN, LONGEST = 50, 5, 400  # deep expressions, how many of them are shown, and with how many characters
 FOLDER = Path("runs/derivative")
-CONFIG = TrainConfig(epochs=2)  # what one gets, but for the number of epochs
+CONFIG = TrainConfig()  # what one gets
 # x * sin(x): an edge leads from an operand to its operator, and its type says which operand it is.
 PRODUCT = Graph(("x", "x", "sin", "*"), ((1, 2, 0), (0, 3, 0), (2, 3, 1)))
 
