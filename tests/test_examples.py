@@ -41,7 +41,7 @@ def test_the_demo_trains_and_judges_and_fails_when_it_does_not_reach_its_promise
 
 def test_derivatives_are_learned_and_checked_by_numbers(example, capsys):
     derivative = example("derivative")
-    with pytest.raises(SystemExit, match="below the 80% that this demo promises"):
+    with pytest.raises(SystemExit, match="below the 90% that this demo promises"):
         derivative.main(count=40, config=TrainConfig(epochs=1, width=16, hidden=8, layers=1), depth=4)
     shown = capsys.readouterr().out
     assert re.search(r"learning from \d+ expressions of depth 3, such as .*x", shown)
