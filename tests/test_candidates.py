@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grapheme_nn.candidates import EDGE_KINDS, CandidateEdges
-from grapheme_nn.graph import is_acyclic
+from grapheme_nn.dag import is_acyclic
 
 TYPES = torch.tensor([0, 1])
 

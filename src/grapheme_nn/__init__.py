@@ -7,19 +7,10 @@ if TYPE_CHECKING:
     from grapheme_nn.assignment import Assignment
     from grapheme_nn.check import check_gradients, gradient_report
     from grapheme_nn.config import ModelConfig, TrainConfig
+    from grapheme_nn.dag import is_acyclic, levels, topological_order
     from grapheme_nn.data.graphs import Graph
     from grapheme_nn.drawing import draw
-    from grapheme_nn.graph import (
-        UNITS,
-        Unit,
-        batch_to_texts,
-        graph_to_text,
-        is_acyclic,
-        levels,
-        text_to_graph,
-        texts_to_batch,
-        topological_order,
-    )
+    from grapheme_nn.graph import UNITS, Unit, batch_to_texts, graph_to_text, text_to_graph, texts_to_batch
     from grapheme_nn.graph_data import data_to_graph, graph_to_data
     from grapheme_nn.isomorphism import is_isomorphic
     from grapheme_nn.loss import StructuralLoss, edit_distance, sinkhorn
@@ -49,7 +40,8 @@ _HOMES = {
     "assignment": "Assignment",
     "check": "check_gradients gradient_report",
     "config": "ModelConfig TrainConfig",
-    "graph": "UNITS Unit batch_to_texts graph_to_text is_acyclic levels text_to_graph texts_to_batch topological_order",
+    "dag": "is_acyclic levels topological_order",
+    "graph": "UNITS Unit batch_to_texts graph_to_text text_to_graph texts_to_batch",
     "data.graphs": "Graph",
     "drawing": "draw",
     "graph_data": "data_to_graph graph_to_data",

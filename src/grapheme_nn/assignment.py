@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 from torch_geometric.utils import scatter
 
-from grapheme_nn.graph import check_edges, check_types, check_weights, is_integer, same_device
+from grapheme_nn.dag import check_edges, check_types, check_weights, is_integer, same_device
 from grapheme_nn.sparse import Grouping, row_products, summed, summed_by_type
 
 # So many edges at a time become those of a soft assignment: what they grow into stays in the processor's cache.

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from grapheme_nn.graph import levels
+from grapheme_nn.dag import levels
 
 EDGE_KINDS = ("operands", "consumer", "independent", "undirected")
 PAIRWISE = ("independent", "undirected")  # kinds in which each pair is a choice of its own

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from grapheme_nn.dag import Integers, is_integer
 from grapheme_nn.data.graphs import Graph
-from grapheme_nn.graph import Integers, Unit, chains, identities, is_integer, label_identities, type_identities
+from grapheme_nn.graph import Unit, chains, identities, label_identities, type_identities
 
 
 class Encoded(NamedTuple):

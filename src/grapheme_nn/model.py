@@ -12,8 +12,9 @@ from torch import nn
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.config import ModelConfig
+from grapheme_nn.dag import Integers
 from grapheme_nn.data.graphs import Graph
-from grapheme_nn.graph import Integers, join_units, name_identities, type_identities, units_of
+from grapheme_nn.graph import join_units, name_identities, type_identities, units_of
 from grapheme_nn.graph_data import as_side, collate, encode
 from grapheme_nn.isomorphism import is_same
 from grapheme_nn.model_folder import ModelError, read_folder, write_folder

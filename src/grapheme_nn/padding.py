@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from grapheme_nn.graph import is_sorted
+from grapheme_nn.dag import is_sorted
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,8 @@ from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.candidates import CandidateEdges
-from grapheme_nn.graph import count_graphs, is_integer
+from grapheme_nn.dag import is_integer
+from grapheme_nn.graph import count_graphs
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.padding import Padding
 

@@ -17,10 +17,10 @@ from torch.optim.swa_utils import AveragedModel
 
 from grapheme_nn.checkpoint import save_checkpoint
 from grapheme_nn.config import ModelConfig, Resolved, TrainConfig
+from grapheme_nn.dag import Integers
 from grapheme_nn.data import Graph, Pair, length_batches
 from grapheme_nn.data.examples import Examples, choose_parts, edge_types_in, edges_in, features_in, labels_in
 from grapheme_nn.drawing import preview
-from grapheme_nn.graph import Integers
 from grapheme_nn.graph_data import as_side
 from grapheme_nn.isomorphism import is_same
 from grapheme_nn.model import GraphTransformNet

@@ -7,7 +7,7 @@ from grapheme_nn import GraphTransformNet, ModelConfig
 from grapheme_nn.data import Graph
 from grapheme_nn.graph_data import collate, encode
 from grapheme_nn.morph import Tour
-from grapheme_nn.morph.base import as_graph
+from grapheme_nn.morph.operator import as_graph
 
 
 def walk(edges, types, nodes):

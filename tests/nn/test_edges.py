@@ -13,7 +13,8 @@ from grapheme_nn.data import Graph
 from grapheme_nn.data.expressions import permute
 from grapheme_nn.graph_data import collate, encode
 from grapheme_nn.morph import Merge, Morph, Split
-from grapheme_nn.morph.base import as_graph, before_split
+from grapheme_nn.morph.base import before_split
+from grapheme_nn.morph.operator import as_graph
 from grapheme_nn.nn import edges as edges_module
 from grapheme_nn.nn.edges import EdgePredictor, near_pairs
 from grapheme_nn.nn.nearest import NearestConsumer

@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from grapheme_nn.morph.base import Morph, as_graph
+from grapheme_nn.morph.base import Morph
 from grapheme_nn.morph.merge import Merge
+from grapheme_nn.morph.operator import as_graph
 from grapheme_nn.morph.similarity import pair_cosines
 
 Kind = Literal["readout", "lift", "mean"]

@@ -8,8 +8,9 @@ from random import Random
 import numpy as np
 from torch_geometric.data import Data
 
+from grapheme_nn.dag import Integers
 from grapheme_nn.data import Graph, Pair
-from grapheme_nn.graph import Integers, Unit, name_identities, units_of
+from grapheme_nn.graph import Unit, name_identities, units_of
 from grapheme_nn.graph_data import Encoded, collate, encode
 from grapheme_nn.objective import Objective
 

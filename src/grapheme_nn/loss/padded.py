@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import is_chain, is_integer, same_device
+from grapheme_nn.dag import is_chain, is_integer, same_device
 from grapheme_nn.padding import Padding
 
 

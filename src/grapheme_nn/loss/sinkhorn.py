@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from grapheme_nn.graph import same_device
+from grapheme_nn.dag import same_device
 from grapheme_nn.loss.potentials import Costs, alternating_sinkhorn, transport_plan, with_kernels
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 
-from grapheme_nn.graph import Integers
+from grapheme_nn.dag import Integers
 
 Booleans: TypeAlias = NDArray[np.bool_]
 Pairs: TypeAlias = Integers  # [2, c]

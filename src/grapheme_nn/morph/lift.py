@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.morph.base import Morph, Operator
+from grapheme_nn.morph.base import Morph
+from grapheme_nn.morph.operator import Operator
 
 
 class Lift(Operator):

@@ -5,7 +5,8 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.morph.base import Morph, Operator
+from grapheme_nn.morph.base import Morph
+from grapheme_nn.morph.operator import Operator
 
 
 class LocalPool(Operator):

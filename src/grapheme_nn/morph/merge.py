@@ -10,10 +10,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import is_chain, levels
+from grapheme_nn.dag import is_chain, levels
 from grapheme_nn.morph.acyclic import acyclic_clusters, rooted, spanning_forest
-from grapheme_nn.morph.base import Morph, Operator, graph_after_graph, pairs_within
+from grapheme_nn.morph.base import Morph, graph_after_graph, pairs_within
 from grapheme_nn.morph.heads import Plan, expected_edges, memberships
+from grapheme_nn.morph.operator import Operator
 from grapheme_nn.morph.similarity import pair_cosines
 from grapheme_nn.sparse import row_products
 

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.morph.base import Morph, Operator, pairs_within
+from grapheme_nn.morph.base import Morph, pairs_within
+from grapheme_nn.morph.operator import Operator
 
 
 class Rewire(Operator):

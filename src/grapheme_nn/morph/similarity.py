@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.graph import is_chain
+from grapheme_nn.dag import is_chain
 from grapheme_nn.sparse import row_products
 
 

@@ -9,8 +9,9 @@ from torch.autograd.function import once_differentiable
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment, Entries
-from grapheme_nn.graph import is_sorted
-from grapheme_nn.morph.base import Morph, Operator
+from grapheme_nn.dag import is_sorted
+from grapheme_nn.morph.base import Morph
+from grapheme_nn.morph.operator import Operator
 from grapheme_nn.padding import Padding
 
 # Graphs up to this size are padded and go through dense products together; where padding would multiply the nodes by

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from grapheme_nn.assignment import Assignment, Entries
-from grapheme_nn.morph.base import Morph, Operator
+from grapheme_nn.morph.base import Morph
+from grapheme_nn.morph.operator import Operator
 
 
 class Split(Operator):

@@ -5,8 +5,10 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from grapheme_nn.config import ModelConfig
-from grapheme_nn.graph import count_graphs, is_integer, type_identities
-from grapheme_nn.morph.base import Condition, Morph, as_graph
+from grapheme_nn.dag import is_integer
+from grapheme_nn.graph import count_graphs, type_identities
+from grapheme_nn.morph.base import Condition, Morph
+from grapheme_nn.morph.operator import as_graph
 from grapheme_nn.nn.embedding import HashEmbedding
 from grapheme_nn.nn.layer import Layers
 from grapheme_nn.padding import Padding

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.graph import levels
+from grapheme_nn.dag import levels
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.nn.aggregation import aggregate
 from grapheme_nn.padding import Padding

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import ctc_loss
 
-from grapheme_nn.graph import Integers
+from grapheme_nn.dag import Integers
 from grapheme_nn.objective.base import Comparison, Decoded, Objective, with_posteriors, without_voids
 from grapheme_nn.predicted import COPY, VOID, PredictedGraph, Targets
 

@@ -9,7 +9,8 @@ from torch import Tensor
 from grapheme_nn.check.subjects.subject import Case, Subject, doubles, of_module
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.morph import Split
-from grapheme_nn.morph.base import Condition, Morph, as_graph
+from grapheme_nn.morph.base import Condition, Morph
+from grapheme_nn.morph.operator import as_graph
 from grapheme_nn.nn import Aggregate, HashEmbedding
 from grapheme_nn.nn.aggregation import How
 from grapheme_nn.nn.attention import Attention

@@ -23,8 +23,8 @@ from grapheme_nn.check.subjects.subject import (
 from grapheme_nn.check.surrogates import gated_edges, straight_through
 from grapheme_nn.check.truth import expected_loss
 from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, Tour, reinforce
-from grapheme_nn.morph.base import as_graph
 from grapheme_nn.morph.merge import Estimator
+from grapheme_nn.morph.operator import as_graph
 from grapheme_nn.morph.similarity import pair_cosines
 
 SOURCE, TARGET = torch.tensor([0, 0, 1, 2, 3, 4, 5]), torch.tensor([0, 1, 1, 2, 0, 2, 1])  # node 0 in two clusters

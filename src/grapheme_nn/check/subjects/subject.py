@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from grapheme_nn.morph.base import Morph, as_graph
+from grapheme_nn.morph.base import Morph
+from grapheme_nn.morph.operator import as_graph
 
 
 class Case(NamedTuple):
