@@ -9,10 +9,9 @@ from typing import Any, Self, TypeAlias
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
-from torch_geometric.utils import scatter
 
 from grapheme_nn.dag import check_edges, check_types, check_weights, is_integer, same_device
-from grapheme_nn.sparse import Grouping, row_products, summed, summed_by_type
+from grapheme_nn.sparse import Grouping, row_products, strongest, summed, summed_by_type
 
 # So many edges at a time become those of a soft assignment: what they grow into stays in the processor's cache.
 _CHUNK = 2**15
@@ -232,7 +231,7 @@ class Assignment(Lazy):
 
         The number of targets stays, so that their numbers keep their meaning; one that nobody chose is empty.
         """
-        target = _strongest(self.belonging(), self.source, self.num_sources, self.target)
+        target = strongest(self.belonging(), self.source, self.num_sources, self.target)
         source = (target >= 0).nonzero()[:, 0]
         return self._means(source, target[source], self.num_sources, self.num_targets)
 
@@ -248,7 +247,7 @@ class Assignment(Lazy):
         """Per target the source that weighs most in it, the first of equals: int64 [k], -1 where there is none."""
         if self.target.numel() == self.num_targets and bool((self.target.diff() == 1).all()):  # one source each
             return self.source
-        return _strongest(self.weight, self.target, self.num_targets, self.source)
+        return strongest(self.weight, self.target, self.num_targets, self.source)
 
     def clusters(self) -> Tensor:
         """The cluster of each source, int64 [n], -1 for a deleted one: the inverse of `from_clusters`."""
@@ -356,11 +355,3 @@ def _indices(name: str, index: Tensor, what: str, limit: int) -> None:
     if low < 0 or high >= limit:
         wrong = low if low < 0 else high
         raise ValueError(f"{name} refers to number {wrong}, but there are {limit} {what}, from 0 on")
-
-
-def _strongest(value: Tensor, group: Tensor, num_groups: int, other: Tensor) -> Tensor:
-    """In each group of entries, the `other` end of the strongest, the first of equals: int64 [groups], -1 for none."""
-    value = value.detach()
-    wins = value == scatter(value, group, dim_size=num_groups, reduce="max")[group]
-    none = torch.full((num_groups,), -1, device=group.device)
-    return none.scatter_reduce(0, group[wins], other[wins], "amin", include_self=False)

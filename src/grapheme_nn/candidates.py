@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from grapheme_nn.dag import levels
+from grapheme_nn.sparse import strongest
 
 EDGE_KINDS = ("operands", "consumer", "independent", "undirected")
 PAIRWISE = ("independent", "undirected")  # kinds in which each pair is a choice of its own
@@ -39,30 +40,22 @@ class CandidateEdges:
     log_prob: Tensor  # [c, T], of `operands` [c, T + 1]
     none: Tensor  # log-probability of none: [slots, T + 1], [slots, 1] or [c, 1]
     types: Tensor  # int64 [T]: what the types are called in `edge_type` of data
-    offset: int = 0  # the slot that `none` begins with
 
     @classmethod
     def of(
-        cls,
-        kind: str,
-        first: Tensor,
-        second: Tensor,
-        score: Tensor,
-        none: Tensor,
-        types: Tensor,
-        offset: int = 0,
+        cls, kind: str, first: Tensor, second: Tensor, score: Tensor, none: Tensor, types: Tensor
     ) -> "CandidateEdges":
-        """From scores [c, T'] of pairs and [slots, T' or 1] of none, of the slots from `offset` on."""
+        """From scores [c, T'] of pairs and [slots, T' or 1] of none."""
         if kind in PAIRWISE:
             both = torch.cat([score, torch.full_like(score[:, :1], NO_EDGE)], 1).log_softmax(1)
-            return cls(kind, first + offset, second, both[:, :-1], both[:, -1:], types, offset)
+            return cls(kind, first, second, both[:, :-1], both[:, -1:], types)
         flat, index = score, first
         if kind == "consumer":  # one normaliser for all types of a slot
             flat, index = score.reshape(-1, 1), first.repeat_interleave(score.size(1))
         highest = none.detach().scatter_reduce(0, index[:, None].expand_as(flat), flat.detach(), "amax")
         total = (none - highest).exp().index_add(0, index, (flat - highest[index]).exp())
         normaliser = highest + total.log()
-        return cls(kind, first + offset, second, score - normaliser[first], none - normaliser, types, offset)
+        return cls(kind, first, second, score - normaliser[first], none - normaliser, types)
 
     @classmethod
     def joined(cls, parts: "Sequence[CandidateEdges]") -> "CandidateEdges":
@@ -72,21 +65,15 @@ class CandidateEdges:
         return cls(parts[0].kind, first, second, log_prob, none, parts[0].types)
 
     def likely(self) -> "CandidateEdges":
-        """Those that may be chosen: a tenth as probable as certain, or the most probable of its kind."""
-        kept = (self.log_prob > LIKELY).any(1)
+        """Those that may be chosen: of pairs, what is likelier than no edge; else the likeliest, and any above 0.1."""
         if self.kind in PAIRWISE:
-            return replace(
-                self,
-                first=self.first[kept],
-                second=self.second[kept],
-                log_prob=self.log_prob[kept],
-                none=self.none[kept],
-            )
-        local = self.first - self.offset
-        best = torch.full_like(self.none[:, :1], -torch.inf).expand(-1, self.log_prob.size(1))
-        best = best.scatter_reduce(0, local[:, None].expand_as(self.log_prob), self.log_prob, "amax")
-        kept |= (self.log_prob == best[local]).any(1)
-        return replace(self, first=self.first[kept], second=self.second[kept], log_prob=self.log_prob[kept])
+            kept = self.log_prob.amax(1) > self.none[:, 0]
+        else:
+            best = torch.full_like(self.none[:, :1], -torch.inf).expand(-1, self.log_prob.size(1))
+            best = best.scatter_reduce(0, self.first[:, None].expand_as(self.log_prob), self.log_prob, "amax")
+            kept = ((self.log_prob > LIKELY) | (self.log_prob == best[self.first])).any(1)
+        chosen = replace(self, first=self.first[kept], second=self.second[kept], log_prob=self.log_prob[kept])
+        return replace(chosen, none=self.none[kept]) if self.kind in PAIRWISE else chosen
 
     @property
     def num_types(self) -> int:
@@ -155,10 +142,10 @@ class CandidateEdges:
 
 def _winners(value: Tensor, group: Tensor, none: Tensor) -> Tensor:
     """In each group the entry of the highest value, the first of equals, where it is above `none` [groups]."""
-    best = none.scatter_reduce(0, group, value, "amax")
-    wins = ((value == best[group]) & (value > none[group])).nonzero()[:, 0]
-    first = torch.full_like(none, value.numel(), dtype=torch.long).scatter_reduce(0, group[wins], wins, "amin")
-    return first[first < value.numel()]
+    best = strongest(value, group, none.numel(), torch.arange(value.numel(), device=value.device))
+    found = best >= 0
+    best, none = best[found], none[found]
+    return best[value[best] > none]
 
 
 def _forward_key(source: Tensor, target: Tensor, place: Tensor) -> tuple[Tensor, Tensor] | None:

@@ -7,7 +7,7 @@ from grapheme_nn.candidates import EDGE_KINDS
 from grapheme_nn.graph import UNITS, Unit
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
-_LEAST = {"heads": 0, "patience": 0, "seed": -inf}  # that a whole number may be; others are at least 1
+_LEAST = {"heads": 0, "hops": 0, "patience": 0, "seed": -inf}  # that a whole number may be; others are at least 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,7 @@ class Shape:
     width: int = 128  # channels
     layers: int = 2
     hidden: int = 96  # channels of the recurrence in each direction
+    hops: int = 2  # edges that may lie between nodes whose slots an edge may join, where targets are graphs; 0: any
 
     def __post_init__(self) -> None:
         for field in fields(self):

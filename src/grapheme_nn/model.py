@@ -81,7 +81,7 @@ class GraphTransformNet(nn.Module):
         becomes a text or a `Graph`, as the model has learned; a graph becomes a text or a graph of the same kind.
 
         The score is exp(-value) of the objective: of all but `structural`, and where no edges are predicted, the
-        probability of the output. Inputs of similar size run together, `batch_size` at a time; the results do not
+        probability of the output. Inputs of similar size run together, `batch_size` at a time; the outputs do not
         depend on it.
         """
         sides, kinds = self._sides(inputs, features)
@@ -159,7 +159,7 @@ class GraphTransformNet(nn.Module):
     @property
     def _empty(self) -> "str | Graph":
         """What nothing becomes."""
-        return Graph((), ()) if self.config.target_unit == "graph" else ""
+        return Graph((), (), self.config.edges != "undirected") if self.config.target_unit == "graph" else ""
 
     def _sides(
         self, inputs: Sequence[Any], features: Sequence[Sequence[str]] | None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from torch_geometric.utils import coalesce
+from torch_geometric.utils import coalesce, scatter
 
 
 def row_products(left: Tensor, left_row: Tensor, right: Tensor, right_row: Tensor) -> Tensor:
@@ -55,3 +55,11 @@ def summed(places: Tensor, values: Tensor, size: int) -> tuple[Tensor, Tensor]:
     key = places[0] * size + places[1]
     is_sorted = key.device.type == "cpu" and bool((key[1:] >= key[:-1]).all())  # looking is far cheaper than sorting
     return coalesce(places, values, size, is_sorted=is_sorted)  # type: ignore[no-any-return]
+
+
+def strongest(value: Tensor, group: Tensor, num_groups: int, other: Tensor) -> Tensor:
+    """In each group of entries, the `other` end of the strongest, the first of equals: int64 [groups], -1 for none."""
+    value = value.detach()
+    wins = value == scatter(value, group, dim_size=num_groups, reduce="max")[group]
+    none = torch.full((num_groups,), -1, device=group.device)
+    return none.scatter_reduce(0, group[wins], other[wins], "amin", include_self=False)

@@ -16,7 +16,7 @@ from grapheme_nn.morph import Merge, Morph, Split
 from grapheme_nn.morph.base import before_split
 from grapheme_nn.morph.operator import as_graph
 from grapheme_nn.nn import edges as edges_module
-from grapheme_nn.nn.edges import EdgePredictor, near_pairs
+from grapheme_nn.nn.edges import EdgePredictor, node_pairs, num_relations
 from grapheme_nn.nn.nearest import NearestConsumer
 
 CONFIG = ModelConfig(
@@ -48,24 +48,29 @@ def network(**changes):
     return GraphTransformNet(replace(CONFIG, **changes)).eval()
 
 
-def test_pairs_are_those_at_most_two_edges_apart():
+@pytest.mark.parametrize("hops", [1, 2, 3, 4, 0])
+def test_pairs_are_those_at_most_so_many_edges_apart(hops):
     random = Random(0)
-    for _ in range(20):
+    for _ in range(10):
         graph = random_dag(random, 9, 0.2)
         edge_index = torch.tensor([edge[:2] for edge in graph.edges], dtype=torch.long).view(-1, 2).t()
-        pairs = near_pairs(as_graph(torch.zeros(9, 1), edge_index), 0)
+        pairs = node_pairs(as_graph(torch.zeros(9, 1), edge_index), 0, hops)
         around = nx.Graph(edge_index.t().tolist())
         around.add_nodes_from(range(9))
-        wanted = {(i, j) for i in range(9) for j in nx.single_source_shortest_path_length(around, i, cutoff=2)}
+        apart = dict(nx.all_pairs_shortest_path_length(around))
+        wanted = {(i, j) for i in range(9) for j in range(9) if apart[i].get(j, 9) <= (hops or 9)}
         found = list(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
         assert set(found) == wanted
         assert len(found) == len(wanted)
         assert found == sorted(found)
+        assert int(pairs.relation.max()) < num_relations(0, hops)
+        far = [apart[i].get(j, 9) > 2 for i, j in found]
+        assert (pairs.relation >= num_relations(0, 2)).tolist() == far
 
 
 def test_a_pair_is_known_by_the_type_and_direction_of_the_edge_between():
     graph = as_graph(torch.zeros(3, 1), torch.tensor([[0, 1], [2, 2]]), edge_type=torch.tensor([1, 2]))
-    relation = {(int(i), int(j)): int(r) for i, j, r in zip(*near_pairs(graph, 2), strict=True)}
+    relation = {(int(i), int(j)): int(r) for i, j, r in zip(*node_pairs(graph, 2, 2), strict=True)}
     assert len({relation[2, 0], relation[2, 1], relation[0, 2], relation[1, 2], relation[0, 1], relation[0, 0]}) == 6
     assert relation[0, 0] == relation[1, 1] == 0
 
@@ -73,7 +78,7 @@ def test_a_pair_is_known_by_the_type_and_direction_of_the_edge_between():
 def test_a_hub_leads_nowhere_so_that_pairs_grow_with_the_edges():
     leaves = edges_module.MOST_NEIGHBOURS + 1
     star = torch.stack([torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.long)])
-    pairs = near_pairs(as_graph(torch.zeros(leaves + 1, 1), star), 0)
+    pairs = node_pairs(as_graph(torch.zeros(leaves + 1, 1), star), 0, 2)
     assert pairs.first.numel() == (leaves + 1) + 2 * leaves
 
 

@@ -30,8 +30,8 @@ class NearestConsumer(nn.Module):
         self.side = nn.Sequential(nn.Linear(width + 2 * self.inner, width), nn.ReLU(), nn.Linear(width, 3))
         self.type_query = nn.Linear(width, 2 * self.types * self.inner)
         self.type_key = nn.Linear(width, self.inner, bias=False)
-        self.register_buffer("known", torch.tensor(type_identities(config.target_edge_types)), persistent=False)
-        self.known: Tensor
+        self.register_buffer("type_ids", torch.tensor(type_identities(config.target_edge_types)), persistent=False)
+        self.type_ids: Tensor
 
     def reset_parameters(self) -> None:
         for module in self.modules():
@@ -69,5 +69,5 @@ class NearestConsumer(nn.Module):
             torch.cat([second[chosen] for chosen, _ in pairs]),
             torch.cat([values[chosen] for chosen, values in pairs]),
             graph.padding.flat(none)[:, None],
-            self.known,
+            self.type_ids,
         )

@@ -11,15 +11,14 @@ from grapheme_nn.morph.base import before_split
 from grapheme_nn.objective.base import Comparison
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
-LONGEST = 1e4  # a larger cost of a label counts as this, so that one of probability 0 has a price
-LEAST = 6e-6  # exp(-12): an edge that cannot be costs 12, so that plans through it have a price
-FORWARDS = 4  # how many voids in a row a pointer is followed through while learning
+HIGHEST_COST = 1e4  # of a label, so that one of probability 0 has a price
+LEAST_PROBABILITY = 6e-6  # of an edge, exp(-12), so that plans through one that cannot be have a price
+MOST_FORWARDS = 4  # voids in a row that a pointer is followed through while learning
 ROUNDS = 12  # linearisations of the edge term at most
-LATER = 0.1  # what a plan pays for each slot of a node that comes before: of slots that are alike, the first is taken
-COLDEST = 0.15  # the temperature that plans end with, once this share of a training is done:
-COOLING = 0.2
+SLOT_COST = 0.1  # of a node's slots that are alike, each costs a plan so much more than the one before
+LAST_TEMPERATURE = 0.15  # of plans, once `COOLED` of a training is done; at its beginning, 1
+COOLED = 0.2  # share of a training
 SETTLED = 1e-2  # where no entry of the plan moved by more, there will be no other
-
 
 Start: TypeAlias = tuple[Tensor, Tensor] | None  # potentials of slots [B, s] and of target nodes [B, m]
 
@@ -53,18 +52,19 @@ def align_with_edges(
     with torch.no_grad():
         terms = edge_terms(predicted, targets, (-void).exp())
         parts = before_split(predicted.graph)[1]
-        later = (torch.arange(label.size(1), device=label.device) % parts * LATER)[:, None]
+        order = (torch.arange(label.size(1), device=label.device) % parts * SLOT_COST)[:, None]
         plan = crossed = torch.zeros_like(label)
         start: Start = None
-        cool = 1.0 if predicted.candidates.kind in PAIRWISE else min(done / COOLING, 1.0)
-        coldest = 1 - (1 - COLDEST) * cool
+        cooled = 1.0 if predicted.candidates.kind in PAIRWISE else min(done / COOLED, 1.0)
+        last = 1 - (1 - LAST_TEMPERATURE) * cooled
         for number in range(1 + ROUNDS):
-            share = min(1.0, 2 * number / ROUNDS)
-            heat = 2 - share - (1 - coldest) * max(0.0, min(1.0, (2 * number / ROUNDS - 1) / 0.7))
+            first_half = min(1.0, 2 * number / ROUNDS)  # 0 to 1: the weight of the edges
+            then = min(1.0, max(0.0, 2 * number / ROUNDS - 1) / 0.7)  # 0 to 1, and then some rounds at the end
+            temperature = 2 - first_half - (1 - last) * then
             before = plan
-            plan, start = solve(label + later + share * crossed, void, heat, start)
+            plan, start = solve(label + order + first_half * crossed, void, temperature, start)
             plan = torch.where(there, plan / plan.sum(2, keepdim=True).clamp_min(1), 0).to(label.dtype)
-            if heat < coldest + 1e-6 and bool((plan - before).abs().amax() < SETTLED):
+            if temperature < last + 1e-6 and bool((plan - before).abs().amax() < SETTLED):
                 break
             crossed = terms.crossed(plan)
     return Comparison(value_at(plan, predicted, targets, insertion), plan)
@@ -82,8 +82,8 @@ def value_at(plan: Tensor, predicted: PredictedGraph, targets: Targets, insertio
 def _node_costs(predicted: PredictedGraph, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
     """Where slots and target nodes are, bool [B, s, m]; what a slot costs as each [B, s, m]; and as void [B, s]."""
     there = predicted.mask[:, :, None] & targets.mask[:, None, :]
-    label = torch.where(there, -predicted.match(targets), 0).clamp(max=LONGEST)
-    return there, label, torch.where(predicted.mask, -predicted.label_log_prob[:, :, VOID], 0).clamp(max=LONGEST)
+    label = torch.where(there, -predicted.match(targets), 0).clamp(max=HIGHEST_COST)
+    return there, label, torch.where(predicted.mask, -predicted.label_log_prob[:, :, VOID], 0).clamp(max=HIGHEST_COST)
 
 
 class EdgeTerms(NamedTuple):
@@ -117,7 +117,7 @@ def edge_terms(predicted: PredictedGraph, targets: Targets, void: Tensor) -> Edg
         target = torch.maximum(target, target.mT)
     if candidates.kind in PAIRWISE:
         log_prob = torch.cat([candidates.log_prob, candidates.none], 1)
-        cost = -(_dense(predicted, log_prob.exp()) + LEAST).log()
+        cost = -(_dense(predicted, log_prob.exp()) + LEAST_PROBABILITY).log()
         # A pair that is no candidate is surely no edge.
         is_candidate = _dense(predicted, torch.ones_like(log_prob[:, :1])) > 0
         cost = torch.cat([cost[:, :count], torch.where(is_candidate, cost[:, count:], 0)], 1)
@@ -131,13 +131,13 @@ def edge_terms(predicted: PredictedGraph, targets: Targets, void: Tensor) -> Edg
     if candidates.kind == "operands":
         prob, stands_in = prob[:, :count], prob[:, count] * void[:, :, None]
         reached = step = prob
-        for _ in range(FORWARDS):
+        for _ in range(MOST_FORWARDS):
             step = step @ stands_in[:, None]
             reached = reached + step
         lacks = (target.sum(2) == 0).to(prob.dtype)  # [B, T, m]: has no operand of that type
-        return EdgeTerms(-(reached + LEAST).log(), target.mT, none[:, :, :count] @ lacks)
+        return EdgeTerms(-(reached + LEAST_PROBABILITY).log(), target.mT, none[:, :, :count] @ lacks)
     lacks = (target.sum((1, 3)) == 0).to(prob.dtype)  # [B, m]: has no consumer
-    return EdgeTerms(-(prob + LEAST).log(), target, none * lacks[:, None, :])
+    return EdgeTerms(-(prob + LEAST_PROBABILITY).log(), target, none * lacks[:, None, :])
 
 
 def _dense(predicted: PredictedGraph, value: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from grapheme_nn.loss.sinkhorn import dustbin_sinkhorn
 from grapheme_nn.objective.base import Comparison, Objective, exact_dtype
-from grapheme_nn.objective.edges import LONGEST, Start, align_with_edges
+from grapheme_nn.objective.edges import HIGHEST_COST, Start, align_with_edges
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
 
@@ -47,8 +47,8 @@ class Structural(Objective):
         there = predicted.mask[:, :, None] & targets.mask[:, None, :]
         label, void = predicted.match(targets), predicted.label_log_prob[:, :, VOID]
         exact, slots = exact_dtype(label), predicted.mask
-        cost = torch.where(there, -label, 0).to(exact).clamp(max=LONGEST) / self.temperature
-        deletion = torch.where(slots, -void, 0).to(exact).clamp(max=LONGEST) / self.temperature
+        cost = torch.where(there, -label, 0).to(exact).clamp(max=HIGHEST_COST) / self.temperature
+        deletion = torch.where(slots, -void, 0).to(exact).clamp(max=HIGHEST_COST) / self.temperature
         insertion = cost.new_full(targets.mask.shape, self.insertion / self.temperature)
         unreachable = (1 - reachability(predicted).to(exact)) * (self.weight / self.temperature)  # [B or 1, s, s]
         ways = closure(targets.adjacency)

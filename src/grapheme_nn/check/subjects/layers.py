@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from grapheme_nn.check.subjects.subject import Case, Subject, doubles, of_module
 from grapheme_nn.config import ModelConfig
@@ -66,29 +66,25 @@ def _next() -> Case:
     return Case(lambda **inputs: case.fn(**inputs).exp(), case.inputs)
 
 
-def _edges(kind: str) -> Case:
-    """Candidate edges of typed DAGs whose nodes are split in two."""
-    graph = Split(8, 2).double()(typed_graph())
-    module = EdgePredictor(replace(EDGES, edges=kind))
-    case = of_module(module, x=doubles(2, 8, 8))
+def _candidates(module: nn.Module, graph: Morph, slots: int) -> Case:
+    """Candidate edges of the slots of two graphs."""
+    case = of_module(module, x=doubles(2, slots, 8))
 
     def fn(x: Tensor, **parameters: Tensor) -> tuple[Tensor, Tensor]:
         found = torch.func.functional_call(module, parameters, (graph, x))
         return found.log_prob.exp(), found.none.exp()
 
     return Case(fn, case.inputs)
+
+
+def _edges(kind: str) -> Case:
+    """Of typed DAGs whose nodes are split in two."""
+    return _candidates(EdgePredictor(replace(EDGES, edges=kind)), Split(8, 2).double()(typed_graph()), 8)
 
 
 def _nearest() -> Case:
-    module = NearestConsumer(replace(EDGES, input_unit="codepoint", edges="consumer"))
-    graph = Morph.chains(torch.zeros(6, 8, dtype=torch.float64), torch.tensor([0, 4, 6]))
-    case = of_module(module, x=doubles(2, 4, 8))
-
-    def fn(x: Tensor, **parameters: Tensor) -> tuple[Tensor, Tensor]:
-        found = torch.func.functional_call(module, parameters, (graph, x))
-        return found.log_prob.exp(), found.none.exp()
-
-    return Case(fn, case.inputs)
+    chains = Morph.chains(torch.zeros(6, 8, dtype=torch.float64), torch.tensor([0, 4, 6]))
+    return _candidates(NearestConsumer(replace(EDGES, input_unit="codepoint", edges="consumer")), chains, 4)
 
 
 def typed_graph() -> Morph:
