@@ -24,6 +24,7 @@ from grapheme_nn.data import (
     write_pairs,
 )
 from grapheme_nn.data.graphs import find_cycle
+from grapheme_nn.data.objects import other_keys
 
 # x * sin x, with the two x apart
 PRODUCT = {"nodes": ["*", "x", "sin", "x"], "edges": [[1, 0, 0], [2, 0, 1], [3, 2, 0]]}
@@ -212,8 +213,8 @@ def test_input_and_target_are_each_a_text_or_a_graph(given, wanted):
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ({"input": "x", "target": X}, "'input' is a string, but in most lines of the file it is a graph"),
-        ({"input": X, "target": "x"}, "'target' is a string, but in most lines of the file it is a graph"),
+        ({"input": "x", "target": X}, "'input' is a string, but in most lines it is a graph"),
+        ({"input": X, "target": "x"}, "'target' is a string, but in most lines it is a graph"),
         ({"input": of([]), "target": X}, "the input is empty"),
         ({"input": of(["x"], [0, 9]), "target": X}, "edge 0 refers to node 9, but there is 1 node (in 'input')"),
         (
@@ -233,8 +234,27 @@ def test_a_bad_graph_is_named_with_its_line(row, sentence):
 
 def test_a_graph_among_texts_is_the_odd_line_even_when_it_comes_first():
     good = {"input": "x", "target": "x"}
-    message = "'input' is a graph, but in most lines of the file it is a string"
+    message = "'input' is a graph, but in most lines it is a string"
     assert complaint({"input": X, "target": "x"}, good, good).startswith(f"input:1: {message}")
+
+
+LONG = "x" * 10**6
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {LONG: 3, "nodes": []},
+        of([LONG], [0, 10**4000]),
+        of([-(10**4000)]),
+        of(["a", "b"], [0, 1, LONG], [0, 1, LONG]),
+        of(["a", "b"], [0, 1, -(10**4000)]),
+    ],
+)
+def test_a_message_about_a_graph_is_short_however_long_its_values(wrong):
+    with pytest.raises(ValueError, match=r"\.\.\. \([\d,]+ characters\)") as caught:
+        Graph.from_dict(wrong)
+    assert len(str(caught.value)) < 300
 
 
 def test_a_curriculum_holds_no_graphs():
@@ -242,11 +262,12 @@ def test_a_curriculum_holds_no_graphs():
 
 
 def test_inputs_may_be_graphs_by_themselves_and_other_keys_are_kept():
-    found = read_inputs(lines_of(X, {"input": X, "id": 7, "target": "x"}, {"input": X}))
+    rows = [X, {"input": X, "id": 7, "target": "x"}, {"input": X}]
+    (found,) = stream_inputs(lines_of(*rows), "pipe")
     graph = Graph.from_dict(X)
-    assert found == [Pair(graph, ""), Pair(graph, "x"), Pair(graph, "")]
-    assert found.others == (None, {"id": 7}, {})
-    assert read_pairs(lines_of({"input": X, "target": X, "id": 7})).others == ()
+    assert [line.pair for line in found] == [Pair(graph, ""), Pair(graph, "x"), Pair(graph, "")]
+    assert [line.row for line in found] == [None, *rows[1:]]
+    assert other_keys(rows[1]) == {"id": 7}
 
 
 def test_a_graph_by_itself_has_no_other_keys():
@@ -292,9 +313,9 @@ def test_a_graph_of_a_million_nodes_is_read_in_seconds():
     graph = of(["x"] * size, *([(7919 * i) % size, (7919 * (i + 1)) % size] for i in range(size - 1)))  # not in order
     line = json.dumps({"input": graph}).encode()
     start = time.perf_counter()
-    ((pair,),) = stream_inputs(BytesIO(line), "pipe")
+    ((found,),) = stream_inputs(BytesIO(line), "pipe")
     assert time.perf_counter() - start < 60
-    assert len(pair.input.nodes) == size
+    assert len(found.pair.input.nodes) == size
 
 
 def test_graphs_are_held_out_by_input_whatever_the_order_of_their_edges():

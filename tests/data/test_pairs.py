@@ -38,10 +38,16 @@ def complaint(path, **options) -> str:
         ('{"input_polish": "+ 1 2", "expected_result": 3}\n', [Pair("+ 1 2", "3")]),
         ('{"input_polish": "/ 1 2", "expected_result": 0.5}\n', [Pair("/ 1 2", "0.5")]),
         ('{"input_polish": "q", "expected_result": null, "expected_symbolic": "x"}\n', [Pair("q", "x")]),
+        ('{"question": "2 + 2?", "answer": "4", "level": 1}\n', [Pair("2 + 2?", "4")]),
     ],
 )
 def test_every_kind_of_file_is_told_by_its_content(written, content, pairs):
     assert read_pairs(written(content)) == pairs
+
+
+def test_questions_and_arithmetic_may_be_mixed_in_one_file(written):
+    lines = '{"input_polish": "+ 1 2", "expected_result": 3}\n{"input": "a", "target": "b"}\n{"question": "c", "answer": "d"}'
+    assert read_pairs(written(lines)) == [Pair("+ 1 2", "3"), Pair("a", "b"), Pair("c", "d")]
 
 
 def test_a_name_says_nothing_about_the_kind(written):
@@ -124,8 +130,8 @@ def test_the_odd_line_is_reported_even_when_it_comes_first(written):
         ('{"input": "", "target": "b"}', "the input is empty"),
         ('{"input": "a", "target": "b", "features": 3}', "'features' must be a string or a list of strings"),
         ('{"input": "a\\ud800", "target": "b"}', "half of a surrogate pair"),
-        ('{"input_polish": "a", "expected_result": 1}', "but most lines of the file are JSONL pairs"),
-        ("a\tb", "this is a line of TSV, but most lines of the file are JSONL pairs"),
+        ('{"text": "a", "label": "b"}', "there is no key 'input'; the keys are 'text', 'label'"),
+        ("a\tb", "this is a line of TSV, but most lines of the file are JSONL"),
         ("[" * 100_000, "invalid JSON"),
     ],
 )
@@ -163,7 +169,7 @@ def test_all_bad_lines_are_reported_up_to_twenty_and_then_counted(written):
     content = "".join(f"{number}\n" if number % 2 else f"{number}\tx\n" for number in range(1, 61))
     lines = complaint(written(content)).splitlines()
     assert [int(line.split(":")[1]) for line in lines[:20]] == list(range(1, 40, 2))
-    assert lines[20] == "... and 10 more: 30 bad lines in all"
+    assert lines[20] == "... and 10 more: 30 lines in all"
     assert len(lines) == 22
 
 
@@ -205,9 +211,43 @@ def test_what_is_not_a_text_is_met_by_one_sentence(written, content, reason):
     assert "\n" not in message
 
 
-def test_a_missing_file_and_a_folder_are_met_by_one_sentence(tmp_path):
+def test_a_missing_file_is_met_by_one_sentence(tmp_path):
     assert complaint(tmp_path / "nothing.tsv") == f"{tmp_path / 'nothing.tsv'} does not exist: check the path"
-    assert complaint(tmp_path) == f"{tmp_path} is a folder: give a file inside it"
+
+
+def test_a_folder_is_read_as_one_file_by_file_in_the_order_of_names(written, tmp_path):
+    written("c\td\n", "2.tsv")
+    written('{"input": "a", "target": "b"}\n', "1.jsonl")
+    written("input,target\ne,f\ng,h\n", "3.csv")
+    for other in ("notes.txt", ".hidden.tsv"):
+        written("anything", other)
+    (tmp_path / "4.tsv").mkdir()
+    pairs = read_pairs(tmp_path)
+    assert pairs == [Pair("a", "b"), Pair("c", "d"), Pair("e", "f"), Pair("g", "h")]
+    assert pairs.files == {str(tmp_path / name): count for name, count in (("1.jsonl", 1), ("2.tsv", 1), ("3.csv", 2))}
+
+
+def test_bad_lines_of_a_folder_are_named_with_their_files(written, tmp_path):
+    written("a\tb\nbad\n", "1.tsv")
+    written('{"input": "a", "target": {"nodes": ["x"]}}\n', "2.jsonl")
+    message = complaint(tmp_path)
+    assert f"{tmp_path / '1.tsv'}:2: has 1 column" in message
+    assert f"{tmp_path / '2.jsonl'}:1: 'target' is a graph, but in most lines it is a string" in message
+    assert message.endswith(f"{tmp_path} has 2 bad lines: correct or skip them")
+
+
+def test_a_folder_without_pairs_and_one_with_an_empty_file_are_refused(written, tmp_path):
+    assert complaint(tmp_path) == f"{tmp_path} is a folder without files that end in .csv, .jsonl, .tsv: give pairs"
+    written("a\tb\n", "1.tsv")
+    written("", "2.tsv")
+    assert complaint(tmp_path) == f"{tmp_path / '2.tsv'} is empty: give lines of TSV or JSONL"
+
+
+def test_a_message_is_short_however_long_the_data(written):
+    long = "x" * 10**6
+    for line in (f'{{"{long}": 1}}', f'{{"input": "a", "target": "b", "features": 3, "{long}": 1}}', f"{long},b", long):
+        assert len(complaint(written(f"{line}\n"))) < 500
+    assert len(complaint(written("a\tb\n"), columns=long)) < 500
 
 
 @pytest.mark.parametrize(
@@ -236,9 +276,21 @@ def test_inputs_without_the_features_that_columns_ask_for_are_an_error(written):
         read_inputs(written("walk\n"), columns="input,features,target")
 
 
-@pytest.mark.parametrize("line", ["{hello", "[1]", "{}", '{"a": 1}', '"'])
+@pytest.mark.parametrize("line", ["{hello", "[1]", '{"a": 1} and more', '"', "{"])
 def test_plain_lines_that_resemble_json_are_inputs(line):
     assert read_inputs(io.StringIO(line)) == [Pair(line, "")]
+
+
+@pytest.mark.parametrize(
+    ("line", "keys"), [("{}", "none"), ('{"text": "a"}', "'text'"), ('{"target": "b", "id":\t3}', "'target', 'id'")]
+)
+def test_an_object_without_an_input_is_no_plain_text(line, keys):
+    with pytest.raises(DataError, match=f"input:2: there is no key 'input'; the keys are {keys}"):
+        read_inputs(io.StringIO(f"plain text\n{line}\nmore text\n"))
+
+
+def test_an_empty_line_is_an_empty_input():
+    assert [pair.input for pair in read_inputs(io.StringIO("\na\n\n\tb\n\n"))] == ["", "a", "", "", ""]
 
 
 def test_a_bad_encoding_in_a_stream_is_named_by_line():
@@ -253,7 +305,7 @@ def test_any_bytes_are_read_or_met_by_a_data_error(data):
             pairs = read(io.BytesIO(data), skip_bad_lines=True)
         except DataError:
             continue
-        assert all(isinstance(pair, Pair) and pair.input for pair in pairs)
+        assert all(isinstance(pair, Pair) and (pair.input or read is read_inputs) for pair in pairs)
 
 
 small_json = st.none() | st.booleans() | st.floats() | st.text()

@@ -6,7 +6,8 @@ Nothing in here imports torch, so that a command which needs none can answer at 
 from grapheme_nn.data.features import split_features
 from grapheme_nn.data.generate import TASKS, Task, generate
 from grapheme_nn.data.graphs import Graph
-from grapheme_nn.data.pairs import DataError, Pair, Pairs, read_inputs, read_pairs
+from grapheme_nn.data.pairs import DataError, Line, Pair, Pairs
+from grapheme_nn.data.read import read_inputs, read_pairs
 from grapheme_nn.data.splits import hold_out, length_batches, overlap
 from grapheme_nn.data.stream import stream_inputs
 from grapheme_nn.data.write import write_pairs
@@ -15,6 +16,7 @@ __all__ = [
     "TASKS",
     "DataError",
     "Graph",
+    "Line",
     "Pair",
     "Pairs",
     "Task",

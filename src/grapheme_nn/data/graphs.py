@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 KEYS = ("nodes", "edges", "directed")
 MOST_SHOWN = 12  # nodes of a cycle
+LONGEST = 80  # characters of what users gave, in a message
 # What XML 1.0 has no way to write.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -38,7 +39,7 @@ class Graph(NamedTuple):
             if key not in KEYS:
                 near = get_close_matches(str(key), KEYS, n=1)
                 meant = f"did you mean {near[0]!r}?" if near else f"a graph has {', '.join(KEYS)}"
-                raise ValueError(f"unknown key {key!r} in a graph: {meant}")
+                raise ValueError(f"unknown key {shown(key)} in a graph: {meant}")
         if "nodes" not in value:
             raise ValueError("the graph has no 'nodes': give a list of labels")
         directed = value.get("directed", True)
@@ -67,7 +68,9 @@ class Graph(NamedTuple):
         number = {node: place for place, node in enumerate(graph)}
         for node, attributes in graph.nodes(data=True):
             if label not in attributes:
-                raise ValueError(f"node {node!r} has no attribute {label!r}: set it, or name another with label=...")
+                raise ValueError(
+                    f"node {shown(node)} has no attribute {label!r}: set it, or name another with label=..."
+                )
         edges: list[tuple[int, int, Any]] = []
         for source, target, given in graph.edges(data=type, default=0):
             if isinstance(given, Integral) and not isinstance(given, bool):
@@ -106,7 +109,7 @@ class Graph(NamedTuple):
         for text in (*self.nodes, *(str(kind) for _, _, kind in self.edges)):
             wrong = _NOT_XML.search(text)
             if wrong:
-                raise ValueError(f"the label {text!r} has {wrong[0]!r} in it, which XML cannot hold: write JSON")
+                raise ValueError(f"the label {shown(text)} has {wrong[0]!r} in it, which XML cannot hold: write JSON")
         return "\n".join(nx.generate_graphml(self.to_networkx())) + "\n"
 
 
@@ -144,6 +147,16 @@ def kind_of(value: object) -> str:
     return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)
 
 
+def cut(text: str) -> str:
+    """The text as a message has it: its beginning, and how long it is, where it is long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
+
+
+def shown(value: object) -> str:
+    """A value as Python writes it, cut where it is long."""
+    return cut(repr(value))
+
+
 def _checked_nodes(nodes: object) -> tuple[str, ...]:
     if not isinstance(nodes, list | tuple):
         raise ValueError(f"'nodes' must be a list of labels, but is {kind_of(nodes)}")
@@ -153,7 +166,7 @@ def _checked_nodes(nodes: object) -> tuple[str, ...]:
         if isinstance(label, str):
             continue
         plain = isinstance(label, int | float) and not isinstance(label, bool)
-        way_out = f': write "{label}"' if plain else ""
+        way_out = f': write "{cut(str(label))}"' if plain else ""
         raise ValueError(f"the label of node {place} must be a string, but is {kind_of(label)}{way_out}")
     return tuple(map(str, nodes))
 
@@ -174,10 +187,12 @@ def _checked_edges(edges: object, num_nodes: int, directed: bool) -> tuple[tuple
             if not 0 <= end < num_nodes:
                 there = f"there are {num_nodes} nodes" if num_nodes != 1 else "there is 1 node"
                 first = " (the first is 0)" if end == num_nodes or end < 0 else ""
-                raise ValueError(f"edge {place} refers to node {end}, but {there}{first}")
+                raise ValueError(f"edge {place} refers to node {shown(end)}, but {there}{first}")
         if type(kind) is int:
             if kind < 0:
-                raise ValueError(f"the type of edge {place} must be a string or an integer from 0, but is {kind}")
+                raise ValueError(
+                    f"the type of edge {place} must be a string or an integer from 0, but is {shown(kind)}"
+                )
         elif type(kind) is not str:
             what = kind if isinstance(kind, float) else kind_of(kind)
             raise ValueError(f"the type of edge {place} must be a string or an integer from 0, but is {what}")
@@ -188,7 +203,8 @@ def _checked_edges(edges: object, num_nodes: int, directed: bool) -> tuple[tuple
         first_place = found.setdefault((source, target, kind), place)
         if first_place != place:
             raise ValueError(
-                f"edge {place} is edge {first_place} once more, {edge[0]} to {edge[1]} with type {kind!r}: remove it"
+                f"edge {place} is edge {first_place} once more, {edge[0]} to {edge[1]} with type {shown(kind)}: "
+                "remove it"
             )
     return tuple(found)
 

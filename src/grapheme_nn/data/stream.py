@@ -3,43 +3,31 @@
 from collections.abc import Iterator
 from io import BufferedIOBase
 
-from grapheme_nn.data.pairs import MARK, DataError, Pairs, column_names, parse
+from grapheme_nn.data.lines import LineReader
+from grapheme_nn.data.pairs import DataError, Line
 
 BLOCK = 1 << 16  # bytes; some thousand lines
 
 
-def stream_inputs(
-    source: BufferedIOBase, name: str, *, columns: str | None = None, skip_bad_lines: bool = False
-) -> Iterator[Pairs]:
-    """The inputs of an open stream of bytes, as many at a time as are there: a lone line is handed on alone.
+def stream_inputs(source: BufferedIOBase, name: str, *, columns: str | None = None) -> Iterator[list[Line]]:
+    """The lines of an open stream of bytes, good, empty and bad, as many at a time as are there.
 
-    As `read_inputs`, but bad lines are reported when they come, after the good ones before them.
+    A lone line is handed on alone. A CSV, whose rows may have many lines, is handed on whole.
     """
-    named = None if columns is None else column_names(columns, with_target=False)
-    line, offset, waiting, empty = 1, 0, b"", True
+    reader = LineReader(name, columns, with_target=False)
     pieces: list[bytes] = []  # of a line longer than a block: joined once, however many they are
+    is_csv = name.lower().endswith(".csv")
     while True:
         block = source.read1(BLOCK)
         pieces.append(block)
-        if block and b"\n" not in block:
+        if block and (is_csv or b"\n" not in block):
             continue
-        waiting += b"".join(pieces)
-        pieces.clear()
-        # At the end of all lines empty ones do not count, so each time they wait for what may follow.
-        whole = waiting[: waiting.rfind(b"\n") + 1] if block else waiting
-        text = whole.rstrip(b"\r\n")
-        if text.removeprefix(MARK if offset == 0 else b""):
-            pairs = parse(name, text, named, with_target=False, first_line=line, first_byte=offset)
-            empty = False
-            if pairs.skipped and not skip_bad_lines:
-                yield pairs
-                raise DataError(f"{pairs.report()}\n{name} has bad lines: correct or skip them")
-            yield pairs
-            used = whole.find(b"\n", len(text)) + 1 or len(whole)
-            line += whole.count(b"\n", 0, used)
-            offset += used
-            waiting = waiting[used:]
+        data = b"".join(pieces)
+        end = data.rfind(b"\n") + 1 if block else len(data)
+        if lines := reader.read(data[:end]):
+            yield lines
+        pieces = [data[end:]]
         if not block:
             break
-    if empty:
+    if reader.number == 0:
         raise DataError(f"{name} is empty: give lines of text, TSV or JSONL")

@@ -3,13 +3,15 @@
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from grapheme_nn.data.columns import COLUMNS, header_columns
 from grapheme_nn.data.features import split_features
-from grapheme_nn.data.graphs import Graph
-from grapheme_nn.data.pairs import COLUMNS, DataError, Pair, is_empty
+from grapheme_nn.data.graphs import Graph, shown
+from grapheme_nn.data.pairs import DataError, Pair, is_empty
 
 
 class _Unwritable(ValueError):
@@ -26,22 +28,39 @@ def write_pairs(pairs: Iterable[Pair], path: str | os.PathLike[str]) -> None:
     pairs = list(pairs)
     if path.suffix not in (".tsv", ".jsonl"):
         raise DataError(f"{path}: the name must end in .tsv or .jsonl, which says how to write")
-    if not path.parent.is_dir():
-        raise DataError(f"{path}: there is no folder {path.parent}")
     with_features = any(pair.features for pair in pairs)
     lines = []
     for number, pair in enumerate(pairs, 1):
         try:
             line = _json_line(pair) if path.suffix == ".jsonl" else _tsv_line(pair, with_features)
+            if number == 1 and header_columns(line.split("\t"), None, with_target=True):
+                raise _Unwritable("it would be read as a header: put another pair before it, or write .jsonl")
             lines.append(f"{line}\n".encode())
         except _Unwritable as error:
             raise DataError(f"pair {number} cannot be written to {path}: {error}") from None
         except UnicodeEncodeError:
             raise DataError(f"pair {number} cannot be written to {path}: it holds half a surrogate pair") from None
+    with whole_file(path) as file:
+        file.writelines(lines)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write that appears under its name when the block ends, and not at all where that fails."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: name a file")
+    if path.exists() and not path.is_file():  # a device or a pipe, which must stay what it is
+        with path.open("wb") as file:
+            yield file
+        return
+    path = path.resolve()  # where it is a link, what it leads to is written
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
-            file.writelines(lines)
+            yield file
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -70,7 +89,9 @@ def _tsv_line(pair: Pair, with_features: bool) -> str:
         raise _Unwritable("its input is empty")
     features = ";".join(pair.features)
     if split_features(features) != pair.features:
-        raise _Unwritable(f"its features {list(pair.features)} would be cut at other places when read: write .jsonl")
+        raise _Unwritable(
+            f"its features {shown(list(pair.features))} would be cut at other places when read: write .jsonl"
+        )
     values = []
     for name, value in zip(COLUMNS, (pair.input, pair.target, features)[: 2 + with_features], strict=False):
         if isinstance(value, Graph):

@@ -1,0 +1,98 @@
+"""Columns of TSV and CSV: headers are noticed and named, CSV follows its own rules."""
+
+import pytest
+
+from grapheme_nn.data import DataError, Pair, read_pairs, write_pairs
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(content, name="pairs.tsv", **options):
+        (tmp_path / name).write_text(content, newline="")
+        return read_pairs(tmp_path / name, **options)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["input\ttarget", "word\tpronunciation", "Source\tTarget", "question\tanswer", "src\ttgt", " input \tOUTPUT\r"],
+)
+def test_a_header_is_left_out_and_named(read, header):
+    pairs = read(f"{header}\na\tb\n")
+    assert pairs == [Pair("a", "b")]
+    assert "pairs.tsv:1: looks like a header (" in pairs.report()
+    assert "move it to another line" in pairs.report()
+
+
+@pytest.mark.parametrize("row", ["input\tb", "a\ttarget", "word\tword", "target\ttarget", "inputs\ttargets"])
+def test_a_first_row_that_may_be_a_pair_is_one(read, row):
+    pairs = read(f"{row}\na\tb\n")
+    assert pairs[0] == Pair(*row.split("\t"))
+    assert pairs.report() == ""
+
+
+def test_a_row_of_names_below_the_first_is_a_pair(read):
+    assert read("a\tb\ninput\ttarget\n") == [Pair("a", "b"), Pair("input", "target")]
+
+
+def test_a_header_says_what_the_columns_are(read):
+    assert read("id\tfeatures\ttarget\tlemma\n7\tV;PST\twalked\twalk\n") == [Pair("walk", "walked", ("V", "PST"))]
+
+
+def test_columns_that_are_named_win_over_a_header(read):
+    pairs = read("word\tcount\tform\nwalk\t7\twalked\n", columns="target,_,input")
+    assert pairs == [Pair("walked", "walk")]
+    assert len(pairs.skipped) == 1
+
+
+def test_a_header_alone_is_no_pair(read):
+    with pytest.raises(DataError, match=r"looks like a header .*\n.* has no good line"):
+        read("input\ttarget\n")
+
+
+def test_a_pair_that_would_be_read_as_a_header_is_not_written_first(tmp_path):
+    with pytest.raises(DataError, match=r"pair 1 cannot be written to .*: it would be read as a header"):
+        write_pairs([Pair("word", "form")], tmp_path / "pairs.tsv")
+    for name, pairs in (
+        ("a.tsv", [Pair("a", "b"), Pair("word", "form")]),
+        ("a.jsonl", [Pair("word", "form")]),
+    ):
+        write_pairs(pairs, tmp_path / name)
+        assert read_pairs(tmp_path / name) == pairs
+
+
+def test_csv_is_read_by_its_own_rules(read):
+    content = '\ufeffinput,target\r\n"a, ""b""\nc",d\r\ne,\r\n'
+    assert read(content, "pairs.CSV") == [Pair('a, "b"\nc', "d"), Pair("e", "")]
+
+
+def test_csv_may_have_semicolons(read):
+    assert read("a;b\nc;d,e\n", "pairs.csv") == [Pair("a", "b"), Pair("c", "d,e")]
+
+
+def test_tabs_and_json_in_a_file_named_csv_are_read_as_before(read):
+    assert read('"a,b\tc\n', "pairs.csv") == [Pair('"a,b', "c")]
+    assert read('{"input": "a", "target": "b"}\n', "pairs.csv") == [Pair("a", "b")]
+
+
+def test_bad_rows_of_csv_are_named_with_their_first_line(read):
+    content = 'a,b\n"c\nd",e,f,g\n"h"i,j\n\nk,l\n"m,n\n'
+    with pytest.raises(DataError) as caught:
+        read(content, "pairs.csv")
+    found = [line.split("pairs.csv:")[1][:16] for line in str(caught.value).splitlines()[:-1]]
+    assert found == ["2: has 4 columns", "4: invalid CSV: ", "5: the line is e", "7: invalid CSV: "]
+    assert "with ',' between columns" in str(caught.value)
+    assert read(content, "pairs.csv", skip_bad_lines=True) == [Pair("a", "b"), Pair("k", "l")]
+
+
+def test_a_row_of_csv_that_is_not_utf_8_is_named(tmp_path):
+    (tmp_path / "pairs.csv").write_bytes(b'a,b\n"x\n\xe9",c\nd,e\n')
+    with pytest.raises(DataError, match=r"pairs.csv:2: not UTF-8 \(byte 0xe9 at offset 7 of the file\)"):
+        read_pairs(tmp_path / "pairs.csv")
+
+
+@pytest.mark.parametrize("row", ["a,b", "a;b"])
+def test_csv_by_another_name_is_told_what_to_do(read, row):
+    with pytest.raises(DataError, match=r"if this is CSV, let the name of the file end in \.csv"):
+        read(f"{row}\n")
