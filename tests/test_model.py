@@ -546,3 +546,27 @@ def test_targets_are_compared_pairwise_by_ptr_or_by_batch(loss):
     torch.testing.assert_close(model.objective(predicted, plain).value, model.objective(predicted, wanted).value)
     with pytest.raises(ValueError, match="2 predicted graphs and 1 targets: an objective compares them pairwise"):
         model.objective(predicted, texts_to_batch(["ba"]))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "is_what"),
+    [
+        (None, "NoneType None"),
+        (3, "int 3"),
+        (float("nan"), "float nan"),
+        (b"abc", "bytes b'abc'"),
+        (["a"], r"list \['a'\]"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_its_place(wrong, is_what):
+    model = GraphTransformNet(ModelConfig(labels=("a",), width=8, hidden=8, layers=1))
+    for use in (model.transform, lambda inputs: model.log_probabilities(inputs, ["a"] * len(inputs))):
+        with pytest.raises(TypeError, match=rf"inputs\[1\] must be a str, .* but is {is_what}$"):
+            use(["a", wrong])
+
+
+@pytest.mark.parametrize("wrong", ["V;PST", None, [None], 3])
+def test_features_that_are_no_list_of_strings_are_refused_with_their_place(wrong):
+    model = GraphTransformNet(ModelConfig(labels=("a",), width=8, hidden=8, layers=1))
+    with pytest.raises(TypeError, match=r"features\[1\] must be a list of strings"):
+        model.transform(["a", "b"], features=[["V"], wrong])

@@ -2,7 +2,7 @@
 
 from itertools import zip_longest
 
-from grapheme_nn.data.graphs import Graph
+from grapheme_nn.data.graphs import Graph, cut
 
 MOST_LINES = 30
 
@@ -59,7 +59,7 @@ def beside(blocks: dict[str, str], width: int = 110) -> str:
 
 def preview(graph: Graph, most_labels: int = 8) -> str:
     """A graph in a few words: how many nodes and edges, and the first labels."""
-    labels = " ".join(map(_plain, graph.nodes[:most_labels])) + (" ..." if len(graph.nodes) > most_labels else "")
+    labels = cut(" ".join(map(_plain, graph.nodes[:most_labels]))) + " ..." * (len(graph.nodes) > most_labels)
     nodes, edges = (
         f"{len(part):,} {word}{'s' * (len(part) != 1)}" for part, word in zip(graph[:2], ("node", "edge"), strict=True)
     )

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from grapheme_nn.dag import Integers, is_integer
-from grapheme_nn.data.graphs import Graph
+from grapheme_nn.data.graphs import Graph, shown
 from grapheme_nn.graph import Unit, chains, identities, label_identities, type_identities
 
 
@@ -45,20 +45,26 @@ def collate(sides: Sequence[Encoded], features: Sequence[Integers] | None = None
     return batch
 
 
-def as_side(value: Any) -> tuple[str | Graph, Any]:
-    """What a user gives, as a text or a `Graph`, and a function that makes the same kind of thing from a `Graph`."""
+def as_side(value: Any, name: str = "an input") -> tuple[str | Graph, Any]:
+    """What a user gives, as a text or a `Graph`, and a function that makes the same kind of thing from a `Graph`.
+
+    Where it is neither, an error says so of what is called `name`.
+    """
     if isinstance(value, str):
         return value, _same
-    if isinstance(value, Graph):
-        return Graph.from_dict(value.as_dict()), _same  # one made by hand may be anything
-    if isinstance(value, dict):
-        return Graph.from_dict(value), Graph.as_dict
-    if isinstance(value, Data):
-        return data_to_graph(value), graph_to_data if "spelling" in value else _numbered
-    if hasattr(value, "adj") and hasattr(value, "nodes"):
-        return Graph.from_networkx(value), Graph.to_networkx
+    try:
+        if isinstance(value, Graph):
+            return Graph.from_dict(value.as_dict()), _same  # one made by hand may be anything
+        if isinstance(value, dict):
+            return Graph.from_dict(value), Graph.as_dict
+        if isinstance(value, Data):
+            return data_to_graph(value), graph_to_data if "spelling" in value else _numbered
+        if hasattr(value, "adj") and hasattr(value, "nodes"):
+            return Graph.from_networkx(value), Graph.to_networkx
+    except ValueError as error:
+        raise ValueError(f"{name} is no graph that can be read: {error}") from None
     kinds = "a str, a Graph, a dictionary with nodes and edges, a networkx graph or PyG Data"
-    raise TypeError(f"an input must be {kinds}, but got {type(value).__name__}")
+    raise TypeError(f"{name} must be {kinds}, but is {type(value).__name__} {shown(value)}")
 
 
 def graph_to_data(graph: Graph) -> Data:
@@ -110,7 +116,7 @@ def data_to_graph(data: Data) -> Graph:
 
 def _graph(side: str | Graph) -> Graph:
     if not isinstance(side, Graph):
-        raise TypeError(f"a graph is wanted, but got {side!r:.80}")
+        raise TypeError(f"a graph is wanted, but got {shown(side)}")
     return side
 
 

@@ -13,7 +13,7 @@ from torch_geometric.data import Batch, Data
 
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.dag import Integers
-from grapheme_nn.data.graphs import Graph
+from grapheme_nn.data.graphs import Graph, cut, shown
 from grapheme_nn.graph import join_units, name_identities, type_identities, units_of
 from grapheme_nn.graph_data import as_side, collate, encode
 from grapheme_nn.isomorphism import is_same
@@ -170,15 +170,20 @@ class GraphTransformNet(nn.Module):
         if not isinstance(inputs, Sequence) or isinstance(inputs, Graph):
             raise TypeError(f"inputs must be a list, but got one {type(inputs).__name__}: put it in a list")
         if self.config.features and features is None and inputs:
-            some = ", ".join(self.config.features[:3])
+            some = cut(", ".join(self.config.features[:3]))
             raise ModelError(f"this model was trained with features (such as {some}): give features for every text")
         if features is not None and len(features) != len(inputs):
             raise ModelError(f"there are {len(inputs)} texts, but features for {len(features)}")
-        sides = [as_side(value) for value in inputs]
-        for side, _ in sides:
+        for number, units in enumerate(features or ()):
+            is_list = isinstance(units, Sequence) and not isinstance(units, str)
+            if not is_list or not all(isinstance(unit, str) for unit in units):
+                wanted = "a list of strings, as split_features makes one"
+                raise TypeError(f"features[{number}] must be {wanted}, but is {shown(units)}")
+        sides = [as_side(value, f"inputs[{number}]") for number, value in enumerate(inputs)]
+        for number, (side, _) in enumerate(sides):
             if isinstance(side, Graph) != (self.config.input_unit == "graph"):
                 wanted = "graphs" if self.config.input_unit == "graph" else "texts"
-                raise ModelError(f"this model reads {wanted}, but got {side!r:.80}")
+                raise ModelError(f"this model reads {wanted}, but inputs[{number}] is {shown(side)}")
         return [side for side, _ in sides], [kind for _, kind in sides]
 
     def _predictions(
