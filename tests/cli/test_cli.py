@@ -20,6 +20,28 @@ def test_version_is_printed(grapheme):
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["check", "--help"]])
 def test_help_waits_for_nothing_heavy(words):
+    assert light(words, code=0)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["info", "nowhere"], "nowhere is not a model folder: there is no such folder"),
+        (["predict", "nowhere"], "nowhere is not a model folder"),
+        (["predict", "MODEL", "--with", "nowhere"], "nowhere is not a model folder"),
+        (["predict", "MODEL", "nothing.tsv"], "nothing.tsv does not exist"),
+        (["predict", "MODEL", "-o", "nowhere/x.tsv"], "there is no folder nowhere"),
+        (["evaluate", "nowhere", "nothing.tsv"], "nowhere is not a model folder"),
+        (["evaluate", "MODEL", "nothing.tsv"], "nothing.tsv does not exist"),
+        (["train", "nothing.tsv"], "nothing.tsv does not exist"),
+    ],
+)
+def test_what_is_not_there_is_told_before_anything_heavy_is_loaded(words, says, model):
+    assert says in light([str(model) if word == "MODEL" else word for word in words], code=1)
+
+
+def light(words, code):
+    """What the command prints; asserts its exit code, and that it loads nothing that takes seconds."""
     heavy = ("torch", "torch_geometric", "scipy", "sympy", "networkx", "accelerate")
     script = f"""
 import sys
@@ -27,12 +49,13 @@ from grapheme_nn.cli import app
 try:
     app({words!r})
 except SystemExit as end:
-    assert not end.code
+    assert end.code == {code}, end.code
 loaded = [name for name in {heavy!r} if name in sys.modules]
-sys.exit(f"help has loaded {{loaded}}" if loaded else 0)
+sys.exit(f"the command has loaded {{loaded}}" if loaded else 0)
 """
     found = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
+    return found.stdout + found.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -122,7 +145,7 @@ def test_a_file_that_cannot_be_used_is_named(grapheme, refused, name, command, t
         file.write_bytes(content)
     if name == "folder":
         file.mkdir()
-        says = "is a folder: give a file inside it"
+        says = "is a folder: give a file inside it" if command == "predict" else "is a folder without files that end in"
     words = {
         "train": ["train", file],
         "train --dev": ["train", numbers, "--dev", file],

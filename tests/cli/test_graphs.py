@@ -19,19 +19,23 @@ def turned(graph):
     return graph._replace(edges=tuple((target, source, kind) for source, target, kind in graph.edges))
 
 
-def stand_in(monkeypatch, make, input_unit="graph", target_unit="graph"):
+def stand_in(monkeypatch, tmp_path, make, input_unit="graph", target_unit="graph"):
     def transform(inputs, *, features=None, batch_size=256, return_scores=False):
         made = [make(given) for given in inputs]
         return (made, [0.98765] * len(made)) if return_scores else made
 
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir(exist_ok=True)
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "model" / name).touch()
     config = SimpleNamespace(input_unit=input_unit, target_unit=target_unit, features=())
     model = SimpleNamespace(config=config, transform=transform)
     monkeypatch.setattr("grapheme_nn.model.GraphTransformNet.load", lambda folder, device="cpu": model)
 
 
 @pytest.fixture
-def turning(monkeypatch):
-    stand_in(monkeypatch, turned)
+def turning(monkeypatch, tmp_path):
+    stand_in(monkeypatch, tmp_path, turned)
 
 
 def answers(result):
@@ -73,11 +77,11 @@ def test_what_comes_out_goes_in_again(grapheme):
     assert answers(grapheme("predict", "model", given=once)) == [SUM]
 
 
-def test_a_text_becomes_a_graph_and_a_graph_a_text(grapheme, monkeypatch):
-    stand_in(monkeypatch, lambda text: Graph(tuple(text), ()), input_unit="codepoint")
+def test_a_text_becomes_a_graph_and_a_graph_a_text(grapheme, monkeypatch, tmp_path):
+    stand_in(monkeypatch, tmp_path, lambda text: Graph(tuple(text), ()), input_unit="codepoint")
     found = answers(grapheme("predict", "model", given="ab\n"))
     assert found == [{"input": "ab", "output": {"nodes": ["a", "b"], "edges": []}}]
-    stand_in(monkeypatch, lambda graph: "".join(graph.nodes), target_unit="codepoint")
+    stand_in(monkeypatch, tmp_path, lambda graph: "".join(graph.nodes), target_unit="codepoint")
     assert answers(grapheme("predict", "model", given=json.dumps(SUM) + "\n")) == [{"output": "+x1"}]
 
 
@@ -87,20 +91,52 @@ def test_a_bad_graph_ends_in_a_sentence_and_is_left_out_where_wished(grapheme):
     result = grapheme("predict", "model", given=lines)
     assert result.exit_code == 1
     assert "the standard input:2: edge 0 refers to node 1, but there is 1 node" in result.stderr
-    assert len(answers(grapheme("predict", "model", "--skip-bad-lines", given=lines))) == 1
+    assert json.loads(result.stdout) == TURNED
+    made, error = answers(grapheme("predict", "model", "--skip-bad-lines", given=lines))
+    assert made == TURNED
+    assert error["error"].startswith("the standard input:2: edge 0 refers to node 1")
+
+
+@pytest.mark.usefixtures("turning")
+def test_every_line_of_a_model_of_graphs_has_its_answer(grapheme):
+    given = [SUM, "", {"id": 3, "input": {"nodes": []}}, {"text": "x"}, {"id": 4, "input": "a text"}, SUM]
+    lines = "".join(f"{json.dumps(row) if row else row}\n" for row in given)
+    empty = {"nodes": [], "edges": []}
+    found = answers(grapheme("predict", "model", "--skip-bad-lines", given=lines))
+    assert found[:3] == [TURNED, {"input": "", "output": empty}, {"id": 3, "output": empty}]
+    assert "there is no key 'input'; the keys are 'text'" in found[3]["error"]
+    assert found[4]["id"] == 4
+    assert "model reads graphs" in found[4]["error"]
+    assert found[5:] == [TURNED]
+
+
+@pytest.mark.usefixtures("turning")
+def test_with_json_the_answer_says_all_that_the_line_says(grapheme):
+    row = {"id": 7, "input": SUM, "target": SUM}
+    given = f"{json.dumps(SUM)}\n{json.dumps(row)}\n"
+    found = answers(grapheme("predict", "model", "--json", "--scores", given=given))
+    made = {"output": TURNED, "score": 0.9877}
+    assert found == [{"input": SUM} | made, row | made]
 
 
 @pytest.mark.usefixtures("turning")
 def test_a_text_for_a_model_of_graphs_is_refused(grapheme, refused):
     says = 'model reads graphs, such as {"nodes": ["+", "x", "1"]'
-    refused(grapheme("predict", "model", given="x + 1\n"), 1, says, "but the standard input has the text 'x + 1'")
+    refused(
+        grapheme("predict", "model", given="x + 1\n"), 1, says, "the standard input:1: ", "but this is the text 'x + 1'"
+    )
 
 
 def test_a_graph_for_a_model_of_texts_is_refused(grapheme, refused, model, tmp_path):
     given = json.dumps(SUM) + "\n"
-    refused(grapheme("predict", model, given=given), 1, "reads texts, but the standard input has a graph of 3 nodes")
+    refused(grapheme("predict", model, given=given), 1, "reads texts, but this is a graph of 3 nodes")
     write_pairs([Pair("x", Graph(("x",), ()))], tmp_path / "pairs.jsonl")
-    refused(grapheme("evaluate", model, tmp_path / "pairs.jsonl"), 1, "makes texts, but", "a graph of 1 node")
+    refused(
+        grapheme("evaluate", model, tmp_path / "pairs.jsonl"),
+        1,
+        "pairs.jsonl: ",
+        "makes texts, but this is a graph of 1 node",
+    )
 
 
 @pytest.fixture
@@ -136,6 +172,13 @@ def test_wrong_graphs_are_drawn_beside_their_targets(grapheme, graph_pairs):
     assert "├─ x       ├─ x      └─ +" in result.stdout
     assert "input 4" in result.stdout
     assert "input 1" not in result.stdout
+
+
+@pytest.mark.usefixtures("turning")
+def test_wrong_graphs_are_written_as_jsonl(grapheme, graph_pairs, tmp_path):
+    assert grapheme("evaluate", "model", graph_pairs, "--wrong", tmp_path / "wrong").exit_code == 0
+    row = {"input": SUM, "target": SUM, "prediction": TURNED, "score": 0.98765}
+    assert [json.loads(line) for line in (tmp_path / "wrong").read_text().splitlines()] == [row, row]
 
 
 def test_a_pair_of_graphs_is_shown_in_a_few_words():

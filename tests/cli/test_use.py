@@ -1,9 +1,13 @@
 """`grapheme predict`, `evaluate` and `info`: a trained model at work."""
 
 import json
+import os
 import shutil
+from random import Random
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from grapheme_nn.data import read_pairs
 from grapheme_nn.evaluate import evaluate
@@ -78,11 +82,99 @@ def test_features_that_change_nothing_are_warned_of(grapheme, model, verbs):
     assert result.stderr.count("warning") == 1
 
 
-def test_bad_lines_are_reported_after_the_good_ones_or_left_out(grapheme, model):
-    result = grapheme("predict", model, given="1\n\n2\n")
+def test_a_bad_line_ends_the_run_after_what_came_before_it_was_answered(grapheme, model):
+    result = grapheme("predict", model, given=b"1\n\n2\n\xff\n3\n")
     assert result.exit_code == 1
-    assert "the standard input:2: the line is empty" in result.stderr
-    assert [row[0] for row in rows(grapheme("predict", model, "--skip-bad-lines", given="1\n\n2\n"))] == ["1", "2"]
+    assert "the standard input:4: not UTF-8" in result.stderr
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()] == ["1", "", "2"]
+
+
+# Each kind of line, and what its answer begins with.
+GOOD = {
+    b"12": "12",
+    b"345\ttarget": "345",
+    b"": "",
+    b"\tno input": "",
+    b'{"input": "67"}': "67",
+    b'{"input": ""}': "",
+    b"{no json": "{no json",
+}
+BAD = {
+    b"\xff89": "\\xff89",
+    b"a\tb\tc\td": "a\\tb\\tc\\td",
+    b'{"text": "1"}': '{"text": "1"}',
+    b'{"nodes": ["x"]}': '{"nodes": ["x"]}',
+    b"1\0": "1\0",
+}
+LINES = GOOD | BAD
+
+
+@pytest.mark.parametrize("options", [[], ["--scores"], ["--json"]])
+def test_line_k_of_the_output_belongs_to_line_k_of_the_input(grapheme, model, options):
+    given = [b"12", *Random(0).choices(list(LINES), k=300), b"", b""]
+    result = grapheme(
+        "predict", model, "--skip-bad-lines", "--batch-size", 7, *options, given=b"\n".join(given) + b"\n"
+    )
+    assert result.exit_code == 0, result.stderr
+    found = result.stdout.split("\n")[:-1]
+    assert len(found) == len(given)
+    for line, answer in zip(given, found, strict=True):
+        if "--json" in options:
+            row = json.loads(answer)
+            assert ("error" in row, "output" in row) == (line in BAD, line in GOOD)
+            assert line in BAD or row["input"] == LINES[line]
+        else:
+            columns = answer.split("\t")
+            assert len(columns) == 2 + len(options)
+            assert columns[0] == LINES[line]
+            assert bool(columns[1]) == (line in GOOD and LINES[line] != "")
+    assert "not UTF-8" in result.stderr
+
+
+def test_json_goes_out_whatever_comes_in(grapheme, model):
+    given = '12\n345\tx\n{"id": 7, "input": "12", "target": "121", "features": []}\n'
+    found = [json.loads(line) for line in grapheme("predict", model, "--json", given=given).stdout.splitlines()]
+    outputs = [row[1] for row in rows(grapheme("predict", model, given=given))]
+    given = [{"input": "12"}, {"input": "345"}, {"id": 7, "input": "12", "target": "121", "features": []}]
+    assert found == [row | {"output": output} for row, output in zip(given, outputs, strict=True)]
+
+
+def test_a_file_to_write_has_all_answers_or_is_not_there(grapheme, model, numbers, tmp_path):
+    out = tmp_path / "out.tsv"
+    assert grapheme("predict", model, numbers, "-o", out).stdout == ""
+    assert out.read_text() == grapheme("predict", model, numbers).stdout
+    result = grapheme("predict", model, "-o", tmp_path / "other.tsv", given=b"1\n\xff\n")
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'other.tsv'} was not written" in result.stderr
+    assert os.listdir(tmp_path) == ["out.tsv"]
+
+
+def test_the_file_that_is_read_is_not_written(grapheme, refused, model, tmp_path):
+    (tmp_path / "a.txt").write_text("12\n")
+    refused(grapheme("predict", model, tmp_path / "a.txt", "-o", tmp_path / "a.txt"), 2, "is the file that is read")
+    assert (tmp_path / "a.txt").read_text() == "12\n"
+
+
+def test_what_is_no_file_stays_what_it_is(model, process, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    running = process("predict", model, "-o", tmp_path / "pipe")
+    running.stdin.write(b"12\n")
+    running.stdin.close()
+    assert (tmp_path / "pipe").read_bytes().startswith(b"12\t")
+    assert running.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_device_that_is_not_there_is_refused(grapheme, refused, model, numbers, command):
+    says = "--device cuda:99 is not there: this machine has cpu"
+    refused(grapheme(command, model, numbers, "--device", "cuda:99"), 1, says)
+    assert grapheme(command, model, numbers, "--device", "cpu").exit_code == 0
+
+
+def test_a_header_is_answered_by_nothing_and_named(grapheme, model):
+    result = grapheme("predict", model, given="id\tword\n7\t12\n")
+    assert [row[0] for row in rows(result)] == ["id\\tword", "12"]
+    assert "the standard input:1: looks like a header (id, word)" in result.stderr
 
 
 def test_an_empty_standard_input_is_refused(grapheme, refused, model):
@@ -106,7 +198,7 @@ def test_a_reader_that_goes_away_is_no_trouble(process, model, tmp_path):
     running.stdout.readline()
     running.stdout.close()
     assert running.stderr.read() == b""
-    assert running.wait(timeout=60) == 1
+    assert running.wait(timeout=60) == 0
 
 
 def test_figures_are_those_of_the_library(grapheme, model, numbers):
@@ -127,6 +219,62 @@ def test_the_commonest_confusions_are_listed(grapheme, model, numbers):
     shown = grapheme("evaluate", model, numbers, "--errors", 3).stdout
     assert shown.count(" -> ") == 4
     assert "nothing" in shown
+
+
+def test_wrong_predictions_are_written_the_surest_first(grapheme, model, numbers, tmp_path):
+    exact = json.loads(grapheme("evaluate", model, numbers, "--json", "--wrong", tmp_path / "wrong.tsv").stdout)
+    found = [line.split("\t") for line in (tmp_path / "wrong.tsv").read_text().splitlines()]
+    assert len(found) == 60 - round(60 * exact["exact_match"]) > 0
+    scores = [float(row[3]) for row in found]
+    assert scores == sorted(scores, reverse=True)
+    known = {pair.input: pair.target for pair in read_pairs(numbers)}
+    made = {row[0]: row[1:] for row in rows(grapheme("predict", model, numbers, "--scores"))}
+    for given, target, prediction, score in found:
+        assert known[given] == target != prediction
+        assert made[given] == [prediction, score]
+
+
+def test_wrong_predictions_go_to_the_standard_output_and_figures_elsewhere(grapheme, model, numbers, tmp_path):
+    plain = grapheme("evaluate", model, numbers)
+    result = grapheme("evaluate", model, numbers, "--wrong", "-")
+    assert result.stderr == plain.stdout
+    grapheme("evaluate", model, numbers, "--wrong", tmp_path / "wrong.tsv")
+    assert result.stdout == (tmp_path / "wrong.tsv").read_text()
+    listed = json.loads(grapheme("evaluate", model, numbers, "--wrong", "-", "--json").stdout)["wrong"]
+    assert [row["prediction"] for row in listed] == [row[2] for row in rows(result)]
+
+
+def test_wrong_predictions_that_cannot_be_written_cost_no_work(grapheme, refused, model, numbers, monkeypatch):
+    monkeypatch.setattr("grapheme_nn.model.GraphTransformNet.load", None)
+    refused(grapheme("evaluate", model, numbers, "--wrong", "no/such/x.tsv"), 1, "there is no folder no/such")
+
+
+def test_a_folder_is_evaluated_file_by_file_as_one(grapheme, model, numbers, tmp_path):
+    lines = numbers.read_text().splitlines(keepends=True)
+    (tmp_path / "a.tsv").write_text("".join(lines[:20]))
+    (tmp_path / "b.csv").write_text("input,target\n" + "".join(lines[20:]).replace("\t", ","))
+    result = grapheme("evaluate", model, tmp_path)
+    assert result.stdout == grapheme("evaluate", model, numbers).stdout
+    assert f"{tmp_path / 'a.tsv'}: 20 pairs\n{tmp_path / 'b.csv'}: 40 pairs" in result.stderr
+    assert "b.csv:1: looks like a header (input, target)" in result.stderr
+
+
+def test_a_loss_of_nothing_has_no_sign(grapheme, model, tmp_path, monkeypatch):
+    """Rounding may leave a little less than nothing."""
+    total = torch.tensor([-1e-9])
+    monkeypatch.setattr("grapheme_nn.evaluate.StructuralLoss", lambda: lambda *_: SimpleNamespace(total=total))
+    (tmp_path / "pair.tsv").write_text("12\t121\n")
+    assert "structural loss      0.0000" in grapheme("evaluate", model, tmp_path / "pair.tsv").stdout
+
+
+def test_what_is_shown_of_data_is_short(grapheme, model, copy, tmp_path):
+    long = "x" * 10**5
+    config = json.loads((copy / "config.json").read_text())
+    config["training"]["labels"] = [long] * 3
+    (copy / "config.json").write_text(json.dumps(config))
+    (tmp_path / "long.jsonl").write_text(json.dumps({"input": "a", "target": {"nodes": [long]}}) + "\n")
+    for words in (["info", copy], ["evaluate", model, tmp_path / "long.jsonl"]):
+        assert max(map(len, grapheme(*words).output.splitlines())) < 500
 
 
 def test_info_tells_size_figures_and_settings(grapheme, model):

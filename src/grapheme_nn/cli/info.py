@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from grapheme_nn.cli.options import Model
+from grapheme_nn.data.graphs import cut
 
 MOST_SHOWN = 20  # labels or features
 
@@ -53,6 +54,6 @@ def _best(metrics: Path) -> dict[str, Any] | None:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
-        shown = " ".join(map(str, value[:MOST_SHOWN]))
+        shown = cut(" ".join(map(str, value[:MOST_SHOWN])))
         return f"{shown} ... ({len(value):,} in all)" if len(value) > MOST_SHOWN else shown or "none"
-    return value if isinstance(value, str) else json.dumps(value)
+    return cut(value if isinstance(value, str) else json.dumps(value))

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grapheme_nn.cli.sentences import Unusable, say
-from grapheme_nn.data import Graph, Pair
+from grapheme_nn.data import Graph, Line, Pair
+from grapheme_nn.data.graphs import shown
+from grapheme_nn.data.pairs import is_empty
 
 if TYPE_CHECKING:
     from grapheme_nn.graph import Unit
@@ -14,12 +16,10 @@ if TYPE_CHECKING:
 class Models:
     """One model, or several that vote by their mean log-probability."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        import torch
-
+    def __init__(self, folders: Sequence[Path], device: str | None = None) -> None:
         from grapheme_nn.model import GraphTransformNet
 
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = find_device(device)
         self.folders = folders
         self.models: list[GraphTransformNet] = [GraphTransformNet.load(folder, device=device) for folder in folders]
         self._warned = False
@@ -35,6 +35,30 @@ class Models:
     def target_unit(self) -> "Unit":
         return self.models[0].config.target_unit
 
+    @property
+    def has_graphs(self) -> bool:
+        """Whether what goes in or comes out is a graph."""
+        return "graph" in (str(self.models[0].config.input_unit), str(self.target_unit))
+
+    @property
+    def empty(self) -> str | Graph:
+        """What nothing becomes."""
+        return Graph((), ()) if str(self.target_unit) == "graph" else ""
+
+    def checked(self, line: Line) -> Line:
+        """The line, a bad one where its input is a text and the models read graphs, or the other way round."""
+        if line.pair is None or is_empty(line.pair.input):
+            return line
+        wrong = self._misfit(line.pair.input)
+        return line._replace(pair=None, problem=wrong) if wrong else line
+
+    def check_pairs(self, pairs: Sequence[Pair], source: object) -> None:
+        """That inputs and targets are of the kinds that the models read and make."""
+        for pair in pairs:
+            wrong = self._misfit(pair.input) or misfit(self.folders[0], "makes", str(self.target_unit), pair.target)
+            if wrong:
+                raise Unusable(f"{source}: {wrong}")
+
     def transform(
         self, pairs: Sequence[Pair], source: object, batch_size: int, *, scores: bool = False
     ) -> tuple[Sequence[str | Graph], list[float] | None]:
@@ -42,17 +66,16 @@ class Models:
         from grapheme_nn.model import transform_ensemble
 
         inputs: list[Any] = [pair.input for pair in pairs]
-        for folder, model in zip(self.folders, self.models, strict=True):
-            check_kind(folder, "reads", str(model.config.input_unit), source, inputs)
         features = self._features(pairs, source)
         if len(self.models) > 1:
             return transform_ensemble(self.models, inputs, features=features, batch_size=batch_size)
         made = self.models[0].transform(inputs, features=features, batch_size=batch_size, return_scores=scores)
         return (made[0], made[1]) if scores else (made, None)
 
-    def check_targets(self, targets: Sequence[str | Graph], source: object) -> None:
-        """That the targets are of the kind that the models make."""
-        check_kind(self.folders[0], "makes", str(self.target_unit), source, targets)
+    def _misfit(self, side: str | Graph) -> str:
+        folders = zip(self.folders, self.models, strict=True)
+        found = (misfit(folder, "reads", str(model.config.input_unit), side) for folder, model in folders)
+        return next(filter(None, found), "")
 
     def _features(self, pairs: Sequence[Pair], source: object) -> list[tuple[str, ...]] | None:
         given = any(pair.features for pair in pairs)
@@ -70,15 +93,25 @@ class Models:
         return [pair.features for pair in pairs]
 
 
-def check_kind(folder: Path, does: str, unit: str, source: object, sides: Sequence[str | Graph]) -> None:
-    """That inputs, or targets, are graphs where the model's unit says so, and texts where not."""
-    for side in sides:
-        if isinstance(side, Graph) != (unit == "graph"):
-            from grapheme_nn.drawing import preview
+def find_device(name: str | None) -> str:
+    """The device of that name, or without one a GPU, where there is any; refused where the machine has none such."""
+    import torch
 
-            given = preview(side) if isinstance(side, Graph) else f"the text {side!r}"
-            if unit == "graph":
-                way_out = 'graphs, such as {"nodes": ["+", "x", "1"], "edges": [[1, 0, 0], [2, 0, 1]]}'
-            else:
-                way_out = "texts"
-            raise Unusable(f"{folder} {does} {way_out}, but {source} has {given}")
+    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    there = ["cpu", *(["cuda"] if gpus else []), *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
+    if name is None:
+        return "cuda" if gpus else "cpu"
+    if name not in there:
+        raise Unusable(f"--device {name} is not there: this machine has {', '.join(there)}")
+    return name
+
+
+def misfit(folder: Path, does: str, unit: str, side: str | Graph) -> str:
+    """What is wrong with an input, or a target, that is no graph where the model's unit says so, or one where not."""
+    if isinstance(side, Graph) == (unit == "graph"):
+        return ""
+    from grapheme_nn.drawing import preview
+
+    given = preview(side) if isinstance(side, Graph) else f"the text {shown(side)}"
+    example = 'graphs, such as {"nodes": ["+", "x", "1"], "edges": [[1, 0, 0], [2, 0, 1]]}'
+    return f"{folder} {does} {example if unit == 'graph' else 'texts'}, but this is {given}"

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from grapheme_nn.cli.sentences import Unusable
 from grapheme_nn.data import DataError
-from grapheme_nn.data.pairs import column_names
+from grapheme_nn.data.columns import column_names
 
 
 def _understood(columns: str | None) -> str | None:
@@ -19,18 +20,41 @@ def _understood(columns: str | None) -> str | None:
     return columns
 
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.", show_default=False)]
+def _is_there(folder: Path) -> Path:
+    """The folder of a model; one that is none is refused here, before torch is loaded, which takes seconds."""
+    if not folder.is_dir():
+        raise Unusable(f"{folder} is not a model folder: there is no such folder")
+    for name in ("config.json", "model.safetensors"):
+        if not (folder / name).is_file():
+            raise Unusable(f"{folder} is not a model folder: it has no {name}")
+    return folder
+
+
+def _are_there(folders: list[Path] | None) -> list[Path] | None:
+    return None if folders is None else [_is_there(folder) for folder in folders]
+
+
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="The folder of a trained model.", show_default=False, callback=_is_there),
+]
 Others = Annotated[
     list[Path] | None,
-    typer.Option("--with", metavar="MODEL", help="One more model: all of them vote. May be repeated."),
+    typer.Option(
+        "--with", metavar="MODEL", help="One more model: all of them vote. May be repeated.", callback=_are_there
+    ),
 ]
 Columns = Annotated[
     str | None,
     typer.Option(
-        help="The columns of a TSV, such as input,features,target; _ leaves one out.",
+        help="The columns of TSV or CSV, such as input,features,target; _ leaves one out.",
         metavar="NAMES",
         callback=_understood,
     ),
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="How many inputs go through the model together.")]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or mps; without it, cuda where there is one."),
+]
 SkipBadLines = Annotated[bool, typer.Option("--skip-bad-lines", help="Leave bad lines out, and say so.")]

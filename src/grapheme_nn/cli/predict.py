@@ -2,17 +2,23 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
-from grapheme_nn.cli.options import BatchSize, Columns, Model, Others, SkipBadLines
-from grapheme_nn.cli.sentences import say
-from grapheme_nn.data import DataError, Graph, stream_inputs
+from grapheme_nn.cli.options import BatchSize, Columns, Device, Model, Others, SkipBadLines
+from grapheme_nn.cli.sentences import WrongUse, say
+from grapheme_nn.data import DataError, Graph, Line, stream_inputs
+from grapheme_nn.data.objects import other_keys
+from grapheme_nn.data.pairs import is_empty, reasons, report
+from grapheme_nn.data.write import whole_file
+
+if TYPE_CHECKING:
+    from grapheme_nn.cli.models import Models
 
 # What a line of TSV cannot hold.
 ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -21,53 +27,104 @@ ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 def predict(
     model: Model,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Lines of text, TSV, JSONL or graphs; - is the standard input.")
+        Path, typer.Argument(metavar="FILE", help="Lines of text, TSV, CSV, JSONL or graphs; - is the standard input.")
     ] = Path("-"),
     others: Others = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write there, all lines or nothing.")
+    ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Add a column: how sure the model is, 0 to 1.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for every line: all that it says, and output.")
+    ] = False,
     columns: Columns = None,
     batch_size: BatchSize = 256,
+    device: Device = None,
     skip_bad_lines: SkipBadLines = False,
 ) -> None:
     """Print input and output for every line, with a tab between; where one is a graph, a JSON object for every line.
 
-    A tab or the end of a line inside a text is printed as \\t, \\n or \\r. Lines are answered as they come. A graph by
-    itself, {"nodes": ..., "edges": ...}, is answered by one; the answer to {"input": GRAPH, "id": 7} is
-    {"id": 7, "output": GRAPH}, with all other keys as they came.
+    Each line is answered by one line, in order and as they come. The answer to an empty line is empty, and so is that
+    to a bad one with --skip-bad-lines: input and a tab, as JSON {"error": ...}. Without it a bad line ends the run. A
+    tab or the end of a line inside a text is printed as \\t, \\n or \\r. A graph by itself, {"nodes": ..., "edges":
+    ...}, is answered by one; the answer to {"input": GRAPH, "id": 7} is {"id": 7, "output": GRAPH}, with all other keys
+    as they came; with --json the input is there, too.
 
     Example: echo 'March 5th, 2024' | grapheme predict dates --scores
     """
-    with _opened(file) as (stream, name):
+    with _opened(file) as (stream, name), _target(out, file) as target:
         from grapheme_nn.cli.models import Models
 
-        models = Models([model, *(others or [])])
-        out = sys.stdout.buffer
-        for pairs in stream_inputs(stream, name, columns=columns, skip_bad_lines=skip_bad_lines):
-            if pairs.skipped and skip_bad_lines:
-                say(pairs.report())
-            for start in range(0, len(pairs), batch_size):
-                batch = pairs[start : start + batch_size]
-                made, sure = models.transform(batch, name, batch_size, scores=scores)
-                scored = sure if scores and sure is not None else [None] * len(batch)
-                rest = pairs.others[start : start + batch_size]
-                for pair, output, score, other in zip(batch, made, scored, rest, strict=True):
+        models = Models([model, *(others or [])], device)
+        for lines in stream_inputs(stream, name, columns=columns):
+            checked = [models.checked(line) for line in lines]
+            bad = [line for line in checked if line.is_bad]
+            if not skip_bad_lines and bad:
+                checked = checked[: checked.index(bad[0])]
+            for start in range(0, len(checked), batch_size):
+                batch = checked[start : start + batch_size]
+                for line, output, score in answers(models, batch, name, scores):
+                    if as_json or models.has_graphs:
+                        text = json_answer(line, output, score, complete=as_json)
+                    else:
+                        text = tsv_answer(line, output, score, scores)
                     # What JSON escapes, half a surrogate pair in a key that is not ours, is escaped here too.
-                    out.write(f"{answer(pair.input, output, score, other)}\n".encode(errors="backslashreplace"))
-                out.flush()
+                    target.write(f"{text}\n".encode(errors="backslashreplace"))
+                target.flush()
+            if skipped := reasons(checked):
+                say(report(skipped))
+            if bad and not skip_bad_lines:
+                unwritten = f"; {out} was not written" if out else ""
+                raise DataError(f"{report(reasons(bad))}\n{name} has bad lines: correct or skip them{unwritten}")
 
 
-def answer(given: str | Graph, output: str | Graph, score: float | None, other: dict[str, Any] | None) -> str:
-    """The line for one input; `other` is what else its line says, None where it is no JSON object or a graph alone."""
-    if isinstance(given, str) and isinstance(output, str):
-        values = [given, output] if score is None else [given, output, f"{score:.4f}"]
-        return "\t".join(value.translate(ESCAPES) for value in values)
-    result: Any = output.as_dict() if isinstance(output, Graph) else output
+def answers(
+    models: "Models", lines: Sequence[Line], source: str, scores: bool
+) -> Iterator[tuple[Line, str | Graph | None, float | None]]:
+    """Each line with what its input becomes, None where the line is left out, and how sure that is, where wished."""
+    asked = [line.pair for line in lines if line.pair is not None and not is_empty(line.pair.input)]
+    made, sure = models.transform(asked, source, len(lines), scores=scores) if asked else ([], None)
+    outputs = zip(made, sure if scores and sure is not None else [None] * len(made), strict=True)
+    for line in lines:
+        if line.pair is None:
+            yield line, None, None
+        elif is_empty(line.pair.input):
+            yield line, models.empty, None
+        else:
+            yield line, *next(outputs)
+
+
+def tsv_answer(line: Line, output: str | Graph | None, score: float | None, with_score: bool) -> str:
+    """The line of TSV for one line: of one that is left out, the line as it came and nothing."""
+    values = [line.text if line.pair is None else str(line.pair.input), str(output or "")]
+    if with_score:
+        values.append("" if score is None else f"{score:.4f}")
+    return "\t".join(value.translate(ESCAPES) for value in values)
+
+
+def json_answer(line: Line, output: str | Graph | None, score: float | None, *, complete: bool) -> str:
+    """The JSON object for one line: all that the line says if `complete`, else without graphs that came in."""
+    given = line.text if line.pair is None else line.pair.input
     row: dict[str, Any] = {"input": given} if isinstance(given, str) else {}
-    row |= {**(other or {}), "output": result}
-    if score is not None:
-        row["score"] = round(score, 4)
-    alone = other is None and score is None and isinstance(given, Graph) and isinstance(output, Graph)
-    return json.dumps(result if alone else row, ensure_ascii=False)
+    if complete:
+        row = {"input": given.as_dict() if isinstance(given, Graph) else given} if line.row is None else line.row
+    elif line.row is not None:
+        row |= other_keys(line.row)
+    if line.pair is None:
+        return json.dumps(row | {"error": f"{line.place}: {line.problem}"}, ensure_ascii=False)
+    result: Any = output.as_dict() if isinstance(output, Graph) else output
+    row |= {"output": result} | ({} if score is None else {"score": round(score, 4)})
+    is_alone = not complete and line.row is None and score is None and not isinstance(given, str)
+    return json.dumps(result if is_alone and isinstance(output, Graph) else row, ensure_ascii=False)
+
+
+def _target(out: Path | None, file: Path) -> AbstractContextManager[BinaryIO]:
+    """Where answers go."""
+    if out is None or str(out) == "-":
+        return nullcontext(cast(BinaryIO, sys.stdout.buffer))
+    if file.exists() and out.exists() and out.samefile(file):
+        raise WrongUse(f"--out {out} is the file that is read: name another")
+    return whole_file(out)
 
 
 @contextmanager

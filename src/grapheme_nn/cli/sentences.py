@@ -1,5 +1,6 @@
 """Error handling of the command: every wrong use ends in a sentence on stderr and an exit code, not a traceback."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -35,6 +36,14 @@ class Sentences(TyperGroup):
             sentence, code = _sentence(error)
             say(sentence)
         sys.exit(code)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever read the results has seen enough, as `head` does; what is still in buffers goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
 
 
 def say(sentence: str) -> None:
