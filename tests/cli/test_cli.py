@@ -1,5 +1,6 @@
 """The command: what a person types, and what comes back when it is wrong."""
 
+import json
 import re
 import subprocess
 import sys
@@ -158,3 +159,18 @@ def test_a_file_that_cannot_be_used_is_named(grapheme, refused, name, command, t
     out = ["--out", tmp_path / "out"] if "train" in command else []
     refused(grapheme(*words, *out), 1, says, str(file))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_files_of_every_format_is_learned_from_as_one(grapheme, model, numbers, tiny, tmp_path):
+    pairs = [line.split("\t") for line in numbers.read_text().splitlines()]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "1.csv").write_text("word,form\n" + "".join(f"{a},{b}\n" for a, b in pairs[:20]))
+    (tmp_path / "data" / "2.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs[20:40]))
+    rows = [{"input_polish": a, "expected_result": int(b)} for a, b in pairs[40:50]]
+    rows += [{"question": a, "answer": b} for a, b in pairs[50:55]] + [{"input": a, "target": b} for a, b in pairs[55:]]
+    (tmp_path / "data" / "3.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    result = grapheme("train", tmp_path / "data", "--out", tmp_path / "out", "--config", tiny)
+    assert result.exit_code == 0, result.output
+    assert "1.csv:1: looks like a header (word, form)" in result.stderr
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (model, tmp_path / "out")]
+    assert weights[0] == weights[1]

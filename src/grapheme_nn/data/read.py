@@ -90,7 +90,7 @@ def _files(source: Source) -> list[Source]:
     if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
         return [source]
     inside = sorted(Path(source).iterdir())
-    files = [file for file in inside if file.suffix in SUFFIXES and file.name[0] != "." and file.is_file()]
+    files = [file for file in inside if file.suffix.lower() in SUFFIXES and file.name[0] != "." and file.is_file()]
     if not files:
         raise DataError(f"{source} is a folder without files that end in {', '.join(SUFFIXES)}: give pairs")
     return list(files)
