@@ -131,9 +131,11 @@ class LineReader:
 
     def _json(self, row: _Row) -> Line | None:
         """The line of a JSON object, or of what must have been meant for one; None for all others."""
-        begins = row.text.lstrip()[:1] if row.columns is None and not row.problem else ""
+        if row.columns is not None or row.problem:
+            return None
+        begins = row.text.lstrip()[:1]
         # Among inputs there may be texts that begin with a bracket; among pairs those have a tab.
-        is_meant = self.with_target and "\t" not in row.text and begins in ("{", "[")
+        is_meant = self.with_target and begins in ("{", "[") and "\t" not in row.text
         if begins != "{" and not is_meant:
             return None
         try:

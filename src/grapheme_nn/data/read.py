@@ -51,7 +51,9 @@ def read_inputs(source: Source, *, columns: str | None = None, skip_bad_lines: b
     lines = LineReader(name, columns, with_target=False).read(data)
     if not lines:
         raise DataError(f"{name} is empty: give lines of text, TSV or JSONL")
-    return _pairs(name, lines, skip_bad_lines)
+    pairs = _pairs(name, lines, skip_bad_lines)
+    pairs.files = {name: len(pairs)}
+    return pairs
 
 
 def _pairs(name: str, lines: list[Line], skip_bad_lines: bool) -> Pairs:
