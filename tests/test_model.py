@@ -328,10 +328,33 @@ def test_long_texts_run_in_smaller_batches(monkeypatch):
     model, texts = net(), ["abc" * 10, "a", "b" * 29, "ab"]
     together = model.transform(texts)
     seen = []
-    monkeypatch.setattr("grapheme_nn.model.MOST_LOOKS", 900)
+    monkeypatch.setattr("grapheme_nn.model.MOST_CELLS", 900)
     model.register_forward_hook(lambda module, arguments, result: seen.append(result.mask.size(0)))
     assert model.transform(texts) == together
     assert seen == [2, 1, 1]
+
+
+def test_many_labels_run_in_smaller_batches(monkeypatch):
+    model, seen = net(labels=tuple(f"{n}" for n in range(98)), parts=2), []  # 200 cells a node
+    monkeypatch.setattr("grapheme_nn.model.MOST_CELLS", 1000)
+    model.register_forward_hook(lambda module, arguments, result: seen.append(result.mask.size(0)))
+    model.transform(["ab"] * 5)
+    assert seen == [2, 2, 1]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_text_too_long_to_look_at_or_to_score_is_named(monkeypatch, loss):
+    monkeypatch.setattr("grapheme_nn.model.LONGEST", 50)
+    monkeypatch.setattr("grapheme_nn.model.MOST_COMPARED", 20)
+    model = net(loss=loss)
+    with pytest.raises(ModelError, match="input 1 has 51 nodes, but 50 are the most: cut it into pieces"):
+        model.transform(["a", "b" * 51])
+    assert len(model.transform(["a" * 50])) == 1
+    if loss == "monotone":  # sums as it goes
+        assert len(model.log_probabilities(["a" * 50], ["a" * 50])) == 1
+    else:
+        with pytest.raises(ModelError, match="100 slots are too many for a score: ask for none, or cut"):
+            model.log_probabilities(["a" * 50], ["a" * 50])
 
 
 def test_nothing_and_empty_texts_come_back():

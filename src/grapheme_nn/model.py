@@ -27,8 +27,11 @@ from grapheme_nn.objective import Decoded, Objective
 from grapheme_nn.predicted import COPY, PredictedGraph
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
-# Attention looks from every node at every other: long texts run in smaller batches, so that memory suffices.
-MOST_LOOKS = 1 << 24
+# What a batch may hold of what grows fastest: pairs of nodes that attention looks at, or labels of slots. Long inputs
+# run in smaller batches, so that memory suffices.
+MOST_CELLS = 1 << 24
+LONGEST = 100_000  # nodes of an input that attention looks at: time grows with their square
+MOST_COMPARED = 1 << 25  # pairs of slots and target nodes, where a score needs them all at once
 
 
 class GraphTransformNet(nn.Module):
@@ -191,6 +194,9 @@ class GraphTransformNet(nn.Module):
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
         sizes = [len(side.nodes) if isinstance(side, Graph) else len(side) for side in sides]
+        self._check_sizes(sizes)
+        per_node = self.config.parts * (2 + len(self.config.labels))
+        cells = [size * max(size, per_node) for size in sizes]
         order = sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__)
         training, device = self.training, self.relabel.label.weight.device
         if training:
@@ -200,7 +206,7 @@ class GraphTransformNet(nn.Module):
                 start = 0
                 while start < len(order):
                     rows = order[start : start + batch_size]
-                    fitting = sum(number * sizes[row] ** 2 <= MOST_LOOKS for number, row in enumerate(rows, 1))
+                    fitting = sum(number * cells[row] <= MOST_CELLS for number, row in enumerate(rows, 1))
                     rows = rows[: max(1, fitting)]
                     start += len(rows)
                     named: list[Integers] | None = None
@@ -214,6 +220,12 @@ class GraphTransformNet(nn.Module):
         finally:
             if training:
                 self.train()
+
+    def _check_sizes(self, sizes: Sequence[int]) -> None:
+        """That no input is so long that its attention would take for ever."""
+        for row, size in enumerate(sizes):
+            if self.config.heads and size > LONGEST:
+                raise ModelError(f"input {row} has {size:,} nodes, but {LONGEST:,} are the most: cut it into pieces")
 
     def _meant(
         self, predicted: PredictedGraph, decoded: Decoded, batch: Data, inputs: Sequence[str | Graph]
@@ -259,7 +271,13 @@ class GraphTransformNet(nn.Module):
     def _values(self, predicted: PredictedGraph, targets: Sequence[str | Graph]) -> list[float]:
         """The objective's value of each target."""
         batch = collate(encode(targets, self.config.target_unit)).to(predicted.unit.device)
-        values: list[float] = self.objective(predicted, batch).value.tolist()
+        if predicted.candidates is not None or self.objective.value_has_plan:
+            slots, nodes = predicted.mask.size(1), int(batch.ptr.diff().max())
+            if slots * max(slots if predicted.candidates is not None else 0, nodes) > MOST_COMPARED:
+                raise ModelError(
+                    f"{slots:,} slots are too many for a score: ask for none, or cut the input into pieces"
+                )
+        values: list[float] = self.objective.value(predicted, batch).tolist()
         return values
 
 
