@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from functools import reduce
 from math import exp
+from pathlib import Path
 
 import pytest
 import torch
@@ -429,6 +430,16 @@ def change_config(folder, **changes):
     (folder / "config.json").write_text(json.dumps(config))
 
 
+def replace_in_config(folder, old, new):
+    text = (folder / "config.json").read_text()
+    assert old in text
+    (folder / "config.json").write_text(text.replace(old, new))
+
+
+def swap_weights(folder):
+    (folder.with_name("other") / "model.safetensors").replace(folder / "model.safetensors")
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
@@ -449,6 +460,10 @@ def change_config(folder, **changes):
         (lambda f: change_config(f, morphs=["fold"]), "unknown morph 'fold': choose one of merge"),
         (lambda f: change_config(f, labels=[1, 2]), "labels must be strings"),
         (lambda f: change_config(f, dropout="x"), "dropout"),
+        (lambda f: change_config(f, input_normalization="NFX"), "unknown input_normalization 'NFX': choose one of NFC"),
+        (lambda f: replace_in_config(f, '"format": 1', '"format": 2'), "has format 2, but version .* reads format 1"),
+        (lambda f: replace_in_config(f, '"format": 1', '"colour": 1'), "unknown key 'colour'"),
+        (lambda f: net(seed=3).save(f.with_name("other")) or swap_weights(f), "not what config.json was written for"),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_said_in_a_sentence(damage, sentence, tmp_path):
@@ -458,6 +473,59 @@ def test_what_is_wrong_with_a_folder_is_said_in_a_sentence(damage, sentence, tmp
     with pytest.raises(ModelError, match=sentence) as caught:
         GraphTransformNet.load(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_is_replaced_while_it_is_loaded_is_the_new_one(tmp_path, monkeypatch):
+    net(seed=1).save(tmp_path)
+    new, read = net(seed=2), Path.read_bytes
+
+    def late(file):
+        if file.name == "model.safetensors":
+            monkeypatch.setattr(Path, "read_bytes", read)
+            new.save(tmp_path)
+        return read(file)
+
+    monkeypatch.setattr(Path, "read_bytes", late)
+    assert GraphTransformNet.load(tmp_path).transform(TEXTS) == new.transform(TEXTS)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_file_that_may_not_be_read_is_said_to_be_so(name, tmp_path, monkeypatch):
+    net().save(tmp_path)
+    read = Path.read_bytes
+
+    def refuse(file):
+        if file.name == name:
+            raise PermissionError(13, "Permission denied", str(file))
+        return read(file)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(ModelError, match=f"{name} cannot be read: Permission denied"):
+        GraphTransformNet.load(tmp_path)
+
+
+def test_models_saved_before_there_were_versions_and_normalization_load(tmp_path):
+    model = net()
+    model.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    kept = {key: value for key, value in config["model"].items() if not key.endswith("normalization")}
+    (tmp_path / "config.json").write_text(json.dumps({"model": kept}))
+    assert GraphTransformNet.load(tmp_path).transform([*TEXTS, "e\u0301"]) == model.transform([*TEXTS, "e\u0301"])
+
+
+def test_half_a_surrogate_pair_is_a_label_like_others(tmp_path):
+    model = GraphTransformNet(ModelConfig(("a", "\ud800")))
+    model.save(tmp_path, card="\ud800")
+    assert GraphTransformNet.load(tmp_path).config == model.config
+
+
+def test_what_is_copied_comes_out_in_the_form_of_the_targets():
+    model = certain(("a",), input_normalization="NFC", target_normalization="NFD")
+    (copied,), scores = model.transform(["e\u0301"], return_scores=True)
+    assert copied == "e\u0301"
+    assert model.transform(["é"], return_scores=True) == ([copied], scores)
+    assert scores[0] > 0.9
+    assert transform_ensemble([model], ["é"])[0] == [copied]
 
 
 def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):

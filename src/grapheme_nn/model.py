@@ -23,6 +23,7 @@ from grapheme_nn.nn.edges import edge_predictor
 from grapheme_nn.nn.encoder import Encoder
 from grapheme_nn.nn.pointer import NextPointer
 from grapheme_nn.nn.relabel import Relabel
+from grapheme_nn.normalization import normalized
 from grapheme_nn.objective import Decoded, Objective
 from grapheme_nn.predicted import COPY, PredictedGraph
 from grapheme_nn.registry import MORPHS, OBJECTIVES
@@ -88,6 +89,7 @@ class GraphTransformNet(nn.Module):
         depend on it.
         """
         sides, kinds = self._sides(inputs, features)
+        sides = self._as_inputs(sides)
         outputs: list[str | Graph] = [self._empty] * len(sides)
         scores = [1.0] * len(sides)
         for rows, predicted, made in self._predictions(sides, features, batch_size):
@@ -96,6 +98,7 @@ class GraphTransformNet(nn.Module):
             if return_scores:
                 for row, value in zip(rows, self._values(predicted, made), strict=True):
                     scores[row] = min(max(exp(-value), 1e-30), 1.0)
+        outputs = self.as_targets(outputs)
         given = [kind(side) if isinstance(side, Graph) else side for kind, side in zip(kinds, outputs, strict=True)]
         return (given, scores) if return_scores else given
 
@@ -120,26 +123,31 @@ class GraphTransformNet(nn.Module):
     ) -> tuple[list[Any], list[float]]:
         """What each input becomes, and the log-probability that it becomes its target, -inf where it cannot."""
         sides, _ = self._sides(inputs, features)
-        wanted = [as_side(target)[0] for target in targets]
+        sides, wanted = self._as_inputs(sides), self.as_targets([as_side(target)[0] for target in targets])
         outputs: list[str | Graph] = [self._empty] * len(sides)
         judged = [0.0 if target == self._empty else -inf for target in wanted]  # what is empty can only stay so
         for rows, predicted, made in self._predictions(sides, features, batch_size):
             values = self._values(predicted, [wanted[row] for row in rows])
             for row, output, value in zip(rows, made, values, strict=True):
                 outputs[row], judged[row] = output, -value
-        return outputs, judged
+        return self.as_targets(outputs), judged
 
-    def save(self, folder: str | PathLike[str], *, card: str = "", training: Mapping[str, Any] | None = None) -> None:
-        """Write the model folder: weights, configuration (with that of the training, where given) and card."""
-        config = {"model": asdict(self.config)} | ({} if training is None else {"training": dict(training)})
-        write_folder(folder, self.state_dict(), config, card)
+    def as_targets(self, sides: Sequence[str | Graph]) -> list[str | Graph]:
+        """Texts or graphs in the normalization form of this model's outputs, to be compared with those."""
+        return [normalized(side, self.config.target_normalization) for side in sides]
+
+    def save(self, folder: str | PathLike[str], *, card: str = "", **about: Mapping[str, Any]) -> None:
+        """Write the model folder: weights, configuration and card; `about` is what else `config.json` says.
+
+        Of a training that is `training`, its settings; `data`, what it learned from; and `result`.
+        """
+        write_folder(folder, self.state_dict(), {"model": asdict(self.config), **about}, card)
 
     @classmethod
     def load(cls, folder: str | PathLike[str], device: torch.device | str = "cpu") -> Self:
         """The model in a folder. Nothing in the folder is executed; what does not fit is a `ModelError`."""
         weights, config = read_folder(folder)
-        unknown = [key for key in config if key not in ("model", "training")]
-        unknown += [key for key in config["model"] if key not in {field.name for field in fields(ModelConfig)}]
+        unknown = [key for key in config["model"] if key not in {field.name for field in fields(ModelConfig)}]
         if unknown:
             raise ModelError(f"the configuration of {folder} has the unknown key {unknown[0]!r}")
         try:
@@ -183,6 +191,9 @@ class GraphTransformNet(nn.Module):
                 wanted = "graphs" if self.config.input_unit == "graph" else "texts"
                 raise ModelError(f"this model reads {wanted}, but got {side!r:.80}")
         return [side for side, _ in sides], [kind for _, kind in sides]
+
+    def _as_inputs(self, sides: Sequence[str | Graph]) -> list[str | Graph]:
+        return [normalized(side, self.config.input_normalization) for side in sides]
 
     def _predictions(
         self, sides: Sequence[str | Graph], features: Sequence[Sequence[str]] | None, batch_size: int
@@ -311,4 +322,5 @@ def transform_ensemble(
         mean = max(sum(values) / len(models), -1e3)  # one model that cannot make it is no reason for having nothing
         if mean > best[row][0]:
             best[row] = (mean, output)
-    return [output for _, output in best], [min(max(exp(mean), 1e-30), 1.0) for mean, _ in best]
+    outputs = [models[0].as_targets([output])[0] if isinstance(output, str) else output for _, output in best]
+    return outputs, [min(max(exp(mean), 1e-30), 1.0) for mean, _ in best]

@@ -25,7 +25,7 @@ def stand_in(monkeypatch, make, input_unit="graph", target_unit="graph"):
         return (made, [0.98765] * len(made)) if return_scores else made
 
     config = SimpleNamespace(input_unit=input_unit, target_unit=target_unit, features=())
-    model = SimpleNamespace(config=config, transform=transform)
+    model = SimpleNamespace(config=config, transform=transform, as_targets=list)
     monkeypatch.setattr("grapheme_nn.model.GraphTransformNet.load", lambda folder, device="cpu": model)
 
 

@@ -40,7 +40,7 @@ def evaluate(
     from grapheme_nn.cli.models import Models
 
     models = Models([model, *(others or [])])
-    targets: list[Any] = [pair.target for pair in pairs]
+    targets: list[Any] = models.models[0].as_targets([pair.target for pair in pairs])
     models.check_targets(targets, data)
     predicted: Any = models.transform(pairs, data, batch_size)[0]
     found = figures.evaluate(predicted, targets, models.target_unit)
