@@ -637,3 +637,30 @@ def test_targets_are_compared_pairwise_by_ptr_or_by_batch(loss):
     torch.testing.assert_close(model.objective(predicted, plain).value, model.objective(predicted, wanted).value)
     with pytest.raises(ValueError, match="2 predicted graphs and 1 targets: an objective compares them pairwise"):
         model.objective(predicted, texts_to_batch(["ba"]))
+
+
+def test_what_is_unlike_training_is_said():
+    model = net(input_units=("a", "b", "c"), longest_input=4)
+    found = model.unlike_training(["abc", "abßé", "abcab", "x" * 5, ""])
+    assert found == [
+        None,
+        "unseen 'ß', 'é'",
+        "5 nodes, at most 4 in training",
+        "unseen 'x'; 5 nodes, at most 4 in training",
+        None,
+    ]
+    assert model.unlike_training(["vwxyz"])[0].startswith("unseen 'v', 'w', 'x' and 2 more; ")
+    assert net().unlike_training(["anything at all"]) == [None]  # nobody knows what it was trained on
+
+
+def test_unseen_features_are_unlike_training():
+    model = net(features=("N", "V"), input_units=("a",), longest_input=9)
+    assert model.unlike_training(["a", "a"], features=[("N",), ("V", "ADJ")]) == [None, "unseen 'ADJ'"]
+
+
+def test_scores_are_raised_to_the_power_that_training_fitted():
+    plain = net().transform(["abc"], return_scores=True)[1][0]
+    assert net(score_power=2.0).transform(["abc"], return_scores=True)[1][0] == pytest.approx(plain**2)
+    assert transform_ensemble([net(score_power=2.0)], ["abc"])[1][0] == pytest.approx(plain**2)
+    with pytest.raises(ValueError, match="score_power must be a number above 0, but is -1.0"):
+        net(score_power=-1.0)

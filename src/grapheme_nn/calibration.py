@@ -10,12 +10,12 @@ BINS = 10
 
 
 def fit_power(scores: Sequence[float], right: Sequence[bool]) -> float:
-    r"""The power k for which score^k is the most likely probability of being right; 1 where there is too little to tell.
+    r"""The power k for which score^k is the likeliest probability of being right; 1 where there is too little to tell.
 
     .. math:: \max_k \sum_{i \text{ right}} k \log p_i + \sum_{i \text{ wrong}} \log(1 - p_i^k) - (\log k)^2 / 2
 
-    A kind of Platt scaling (Platt, 1999) with one parameter, which keeps the order of scores and 1 where it is. The last
-    term keeps k near 1 where almost nothing is wrong.
+    As Platt scaling (Platt, 1999), with one parameter, which keeps the order of scores and 1 where it is. The last term
+    keeps k near 1 where almost nothing is wrong.
     """
     if len(scores) < FEWEST:
         return 1.0

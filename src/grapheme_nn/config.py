@@ -8,7 +8,14 @@ from grapheme_nn.graph import UNITS, Unit
 from grapheme_nn.normalization import FORMS, Form
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
-_LEAST = {"heads": 0, "hops": 0, "patience": 0, "seed": -inf}  # that a whole number may be; others are at least 1
+# What a whole number may be; others are at least 1.
+_LEAST = {
+    "heads": 0,
+    "hops": 0,
+    "longest_input": 0,
+    "patience": 0,
+    "seed": -inf,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +72,14 @@ class ModelConfig(Shape):
     target_edge_types: tuple[int | str, ...] = ()  # of the edges of targets, where these are graphs
     buckets: int = 1024  # of each hash of the embedding
     hashes: int = 4
+    input_units: tuple[str, ...] = ()  # of the inputs that it was trained on; empty where nobody knows
+    longest_input: int = 0  # nodes of the longest of them; 0 where nobody knows
+    score_power: float = 1.0  # what scores are raised to, see `calibration`
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.score_power, float) or not 0 < self.score_power < inf:
+            raise ValueError(f"score_power must be a number above 0, but is {self.score_power!r}")
         if self.edges not in EDGE_KINDS:
             raise ValueError(f"unknown edges {self.edges!r}: choose one of {', '.join(EDGE_KINDS)}")
         for name in ("edge_types", "target_edge_types"):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from math import ceil, inf, isfinite
@@ -16,6 +16,7 @@ from accelerate import Accelerator
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
+from grapheme_nn.calibration import fit_power
 from grapheme_nn.card import model_card
 from grapheme_nn.checkpoint import FILE as CHECKPOINT
 from grapheme_nn.checkpoint import save_checkpoint
@@ -37,6 +38,7 @@ from grapheme_nn.text_choice import choose_forms, choose_units, in_forms
 EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 200_000, 4, 100, 1000
 COPYING = 0.6  # a task of copying has at least this share of its targets' units in its inputs
 METRICS = "metrics.jsonl"
+MOST_FITTED = 2_000  # dev pairs that the power of scores is fitted on
 DIVERGED = "the loss or its gradient is no longer a finite number"
 MOST_NAMED, LONGEST_NAMED = 3, 60  # pairs that teach nothing, and characters of a side of one
 
@@ -100,11 +102,13 @@ class Trainer:
         shape = {name: getattr(self.config, name) for name in shared}
         network = GraphTransformNet(
             ModelConfig(
-                labels_in(pairs, config.target_unit),
+                labels_in((pair.target for pair in pairs), config.target_unit),
                 features,
                 edges=edges_in((pair.target for pair in pairs), from_text=config.input_unit != "graph"),
                 edge_types=edge_types_in(pair.input for pair in pairs),
                 target_edge_types=edge_types_in(pair.target for pair in pairs),
+                input_units=labels_in((pair.input for pair in pairs), config.input_unit),
+                longest_input=max(row.x.size for row in self.examples.inputs),
                 **shape,
             )
         )
@@ -217,11 +221,21 @@ class Trainer:
             self.averaged.save(out, card=card, training=asdict(self.config), data=self._data, result=result)
 
     def finish(self, run: Run, ended: str, out: Path) -> None:
-        """Say in the folder why training ended; what it would have gone on from is no longer needed."""
+        """Say in the folder why training ended, and fit the scores; what it would have gone on from is not needed."""
         if self.accelerator.is_main_process:
-            result = _result(run, ended)
-            update_folder(out, {"result": result}, model_card(self.config, self.pairs, self.dev, result))
+            result, model = _result(run, ended), GraphTransformNet.load(out, device=self.accelerator.device)
+            config = asdict(replace(model.config, score_power=self._score_power(model)))
+            card = model_card(self.config, self.pairs, self.dev, result)
+            update_folder(out, {"model": config, "result": result}, card)
             (out / CHECKPOINT).unlink(missing_ok=True)
+
+    def _score_power(self, model: GraphTransformNet) -> float:
+        """The power of scores, fitted on dev pairs that were not learned from."""
+        learned = {pair.input for pair in self.pairs}
+        dev = [pair for pair in self.dev if pair.input not in learned][:MOST_FITTED]
+        features = [pair.features for pair in dev] if model.config.features else None
+        outputs, scores = model.transform([pair.input for pair in dev], features=features, return_scores=True)
+        return fit_power(scores, [is_same(output, pair.target) for output, pair in zip(outputs, dev, strict=True)])
 
     def write_metrics(self, run: Run, out: Path) -> None:
         """Add the line of an epoch."""

@@ -65,9 +65,6 @@ def train(
 
     Example: grapheme train pairs.tsv --dev dev.tsv --out model
     """
-    # Read when torch is loaded. Threads that sleep while they wait leave the machine to others: beside another job, a
-    # step of threads that wait busily can take twenty times as long.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     out = out or Path("runs") / data.stem
     if resume and overwrite:
         raise WrongUse("--resume continues a training and --overwrite replaces it: choose one of them")
