@@ -27,7 +27,7 @@ def main(count: int = 10_000, config: TrainConfig = CONFIG) -> None:
 
     learned, dev = hold_out(pairs, share=0.05, seed=1)
     with Report() as report:
-        train(learned, dev, config, FOLDER, progress=report)
+        train(learned, dev, config, FOLDER, overwrite=True, progress=report)
 
     model = GraphTransformNet.load(FOLDER)
     found = evaluate(model.transform([pair.input for pair in held_out]), [pair.target for pair in held_out])

@@ -56,7 +56,7 @@ def main(count: int = 20_000, config: TrainConfig = CONFIG, depth: int = 6) -> f
     pairs, dev = hold_out(generate("derivative", count, seed=1, depth=3), share=0.05, seed=1)
     print(f"learning from {len(pairs):,} expressions of depth 3, such as {infix(pairs[0].input)}")
     with Report() as report:
-        train(pairs, dev, config, FOLDER, progress=report)
+        train(pairs, dev, config, FOLDER, overwrite=True, progress=report)
     model = GraphTransformNet.load(FOLDER)
 
     (made,) = model.transform([PRODUCT])

@@ -33,7 +33,7 @@ def main(text: str = "balloon", count: int = 500, epochs: int = 4) -> str:
     words = [pair.input for pair in generate("stutter", count, seed=1)]  # letters by chance, some of them repeated
     pairs, dev = hold_out([Pair(word, twice(word)) for word in words], seed=1)
     config = TrainConfig(morphs=MORPHS, epochs=epochs, width=32, hidden=16, layers=1, heads=2, seed=1)
-    result = train(pairs, dev, config, FOLDER)
+    result = train(pairs, dev, config, FOLDER, overwrite=True)
     model = GraphTransformNet.load(FOLDER)
 
     with torch.no_grad():

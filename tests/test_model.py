@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from functools import reduce
 from math import exp
+from pathlib import Path
 
 import pytest
 import torch
@@ -328,10 +329,33 @@ def test_long_texts_run_in_smaller_batches(monkeypatch):
     model, texts = net(), ["abc" * 10, "a", "b" * 29, "ab"]
     together = model.transform(texts)
     seen = []
-    monkeypatch.setattr("grapheme_nn.model.MOST_LOOKS", 900)
+    monkeypatch.setattr("grapheme_nn.model.MOST_CELLS", 900)
     model.register_forward_hook(lambda module, arguments, result: seen.append(result.mask.size(0)))
     assert model.transform(texts) == together
     assert seen == [2, 1, 1]
+
+
+def test_many_labels_run_in_smaller_batches(monkeypatch):
+    model, seen = net(labels=tuple(f"{n}" for n in range(98)), parts=2), []  # 200 cells a node
+    monkeypatch.setattr("grapheme_nn.model.MOST_CELLS", 1000)
+    model.register_forward_hook(lambda module, arguments, result: seen.append(result.mask.size(0)))
+    model.transform(["ab"] * 5)
+    assert seen == [2, 2, 1]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_text_too_long_to_look_at_or_to_score_is_named(monkeypatch, loss):
+    monkeypatch.setattr("grapheme_nn.model.LONGEST", 50)
+    monkeypatch.setattr("grapheme_nn.model.MOST_COMPARED", 20)
+    model = net(loss=loss)
+    with pytest.raises(ModelError, match="input 1 has 51 nodes, but 50 are the most: cut it into pieces"):
+        model.transform(["a", "b" * 51])
+    assert len(model.transform(["a" * 50])) == 1
+    if loss == "monotone":  # sums as it goes
+        assert len(model.log_probabilities(["a" * 50], ["a" * 50])) == 1
+    else:
+        with pytest.raises(ModelError, match="100 slots are too many for a score: ask for none, or cut"):
+            model.log_probabilities(["a" * 50], ["a" * 50])
 
 
 def test_nothing_and_empty_texts_come_back():
@@ -406,6 +430,16 @@ def change_config(folder, **changes):
     (folder / "config.json").write_text(json.dumps(config))
 
 
+def replace_in_config(folder, old, new):
+    text = (folder / "config.json").read_text()
+    assert old in text
+    (folder / "config.json").write_text(text.replace(old, new))
+
+
+def swap_weights(folder):
+    (folder.with_name("other") / "model.safetensors").replace(folder / "model.safetensors")
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
@@ -426,6 +460,10 @@ def change_config(folder, **changes):
         (lambda f: change_config(f, morphs=["fold"]), "unknown morph 'fold': choose one of merge"),
         (lambda f: change_config(f, labels=[1, 2]), "labels must be strings"),
         (lambda f: change_config(f, dropout="x"), "dropout"),
+        (lambda f: change_config(f, input_normalization="NFX"), "unknown input_normalization 'NFX': choose one of NFC"),
+        (lambda f: replace_in_config(f, '"format": 1', '"format": 2'), "has format 2, but version .* reads format 1"),
+        (lambda f: replace_in_config(f, '"format": 1', '"colour": 1'), "unknown key 'colour'"),
+        (lambda f: net(seed=3).save(f.with_name("other")) or swap_weights(f), "not what config.json was written for"),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_said_in_a_sentence(damage, sentence, tmp_path):
@@ -435,6 +473,59 @@ def test_what_is_wrong_with_a_folder_is_said_in_a_sentence(damage, sentence, tmp
     with pytest.raises(ModelError, match=sentence) as caught:
         GraphTransformNet.load(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_is_replaced_while_it_is_loaded_is_the_new_one(tmp_path, monkeypatch):
+    net(seed=1).save(tmp_path)
+    new, read = net(seed=2), Path.read_bytes
+
+    def late(file):
+        if file.name == "model.safetensors":
+            monkeypatch.setattr(Path, "read_bytes", read)
+            new.save(tmp_path)
+        return read(file)
+
+    monkeypatch.setattr(Path, "read_bytes", late)
+    assert GraphTransformNet.load(tmp_path).transform(TEXTS) == new.transform(TEXTS)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_file_that_may_not_be_read_is_said_to_be_so(name, tmp_path, monkeypatch):
+    net().save(tmp_path)
+    read = Path.read_bytes
+
+    def refuse(file):
+        if file.name == name:
+            raise PermissionError(13, "Permission denied", str(file))
+        return read(file)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(ModelError, match=f"{name} cannot be read: Permission denied"):
+        GraphTransformNet.load(tmp_path)
+
+
+def test_models_saved_before_there_were_versions_and_normalization_load(tmp_path):
+    model = net()
+    model.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    kept = {key: value for key, value in config["model"].items() if not key.endswith("normalization")}
+    (tmp_path / "config.json").write_text(json.dumps({"model": kept}))
+    assert GraphTransformNet.load(tmp_path).transform([*TEXTS, "e\u0301"]) == model.transform([*TEXTS, "e\u0301"])
+
+
+def test_half_a_surrogate_pair_is_a_label_like_others(tmp_path):
+    model = GraphTransformNet(ModelConfig(("a", "\ud800")))
+    model.save(tmp_path, card="\ud800")
+    assert GraphTransformNet.load(tmp_path).config == model.config
+
+
+def test_what_is_copied_comes_out_in_the_form_of_the_targets():
+    model = certain(("a",), input_normalization="NFC", target_normalization="NFD")
+    (copied,), scores = model.transform(["e\u0301"], return_scores=True)
+    assert copied == "e\u0301"
+    assert model.transform(["é"], return_scores=True) == ([copied], scores)
+    assert scores[0] > 0.9
+    assert transform_ensemble([model], ["é"])[0] == [copied]
 
 
 def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):
@@ -570,3 +661,30 @@ def test_features_that_are_no_list_of_strings_are_refused_with_their_place(wrong
     model = GraphTransformNet(ModelConfig(labels=("a",), width=8, hidden=8, layers=1))
     with pytest.raises(TypeError, match=r"features\[1\] must be a list of strings"):
         model.transform(["a", "b"], features=[["V"], wrong])
+
+
+def test_what_is_unlike_training_is_said():
+    model = net(input_units=("a", "b", "c"), longest_input=4)
+    found = model.unlike_training(["abc", "abßé", "abcab", "x" * 5, ""])
+    assert found == [
+        None,
+        "unseen 'ß', 'é'",
+        "5 nodes, at most 4 in training",
+        "unseen 'x'; 5 nodes, at most 4 in training",
+        None,
+    ]
+    assert model.unlike_training(["vwxyz"])[0].startswith("unseen 'v', 'w', 'x' and 2 more; ")
+    assert net().unlike_training(["anything at all"]) == [None]  # nobody knows what it was trained on
+
+
+def test_unseen_features_are_unlike_training():
+    model = net(features=("N", "V"), input_units=("a",), longest_input=9)
+    assert model.unlike_training(["a", "a"], features=[("N",), ("V", "ADJ")]) == [None, "unseen 'ADJ'"]
+
+
+def test_scores_are_raised_to_the_power_that_training_fitted():
+    plain = net().transform(["abc"], return_scores=True)[1][0]
+    assert net(score_power=2.0).transform(["abc"], return_scores=True)[1][0] == pytest.approx(plain**2)
+    assert transform_ensemble([net(score_power=2.0)], ["abc"])[1][0] == pytest.approx(plain**2)
+    with pytest.raises(ValueError, match=r"score_power must be a number above 0, but is -1\.0"):
+        net(score_power=-1.0)

@@ -5,26 +5,30 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
+from hashlib import sha256
 from random import Random
+from unicodedata import normalize
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from grapheme_nn import GraphTransformNet
-from grapheme_nn.config import PRESETS, TrainConfig
+from grapheme_nn import GraphTransformNet, __version__
+from grapheme_nn.config import PRESETS, Resolved, TrainConfig
 from grapheme_nn.data import Pair
 from grapheme_nn.data.examples import Examples, choose_parts, labels_in
 from grapheme_nn.model import ModelError
 from grapheme_nn.registry import OBJECTIVES
-from grapheme_nn.trainer import Trainer
-from grapheme_nn.training import train
+from grapheme_nn.trainer import Run, Trainer
+from grapheme_nn.training import _learning_rate, train
 
 LOSSES = tuple(OBJECTIVES)
 
 TINY = TrainConfig(width=32, hidden=16, heads=2, layers=1, dropout=0.1, batch_size=16, learning_rate=5e-3, patience=0)
+
+KNOWN = {"loss": "monotone", "parts": 1, "reach": 8, "epochs": 1, "input_unit": "codepoint", "target_unit": "codepoint"}
 
 NEVER = Pair("a", "never right")  # keeps a run from ending early because all is right
 
@@ -90,23 +94,29 @@ def test_a_falling_loss_and_every_epoch_are_in_the_metrics(tmp_path):
 
 
 def weights(folder):
-    return load_file(folder / "model.safetensors"), load_file(folder / "checkpoint.safetensors")
+    return load_file(folder / "model.safetensors")
 
 
-def assert_same_weights(one, other):
-    for a, b in zip(weights(one), weights(other), strict=True):
-        assert a.keys() == b.keys()
-        assert all(torch.equal(a[name], b[name]) for name in a)
+def figures(folder):
+    """What the metrics say, but for the time it took."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k not in ("seconds", "examples_per_second")} for row in rows]
+
+
+def assert_same_run(one, other):
+    """The same bits, in the best epoch by the weights and in all by the figures."""
+    a, b = weights(one), weights(other)
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert figures(one) == figures(other)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(tmp_path):
     pairs = upper(100)
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         train(pairs[:80], pairs[80:], replace(TINY, epochs=2, seed=seed), tmp_path / name)
-    assert_same_weights(tmp_path / "a", tmp_path / "b")
-    assert not torch.equal(
-        weights(tmp_path / "a")[0]["relabel.label.weight"], weights(tmp_path / "c")[0]["relabel.label.weight"]
-    )
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    assert not torch.equal(*(weights(tmp_path / name)["relabel.label.weight"] for name in "ac"))
 
 
 class Stop(Exception):
@@ -128,15 +138,24 @@ def test_a_run_stopped_in_mid_epoch_and_resumed_ends_as_if_it_had_not_been(tmp_p
     torch.manual_seed(99)
     result = train(pairs[:100], dev, config, tmp_path / "stopped", resume=True)
     assert result.epochs == 4
-    assert_same_weights(tmp_path / "whole", tmp_path / "stopped")
-    logs = [
-        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        for name in ("whole", "stopped")
-    ]
-    timed = {"seconds", "examples_per_second"}
-    assert [{k: v for k, v in row.items() if k not in timed} for row in logs[0]] == [
-        {k: v for k, v in row.items() if k not in timed} for row in logs[1]
-    ]
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_a_run_stopped_while_it_was_judged_is_resumed(tmp_path, monkeypatch):
+    monkeypatch.setattr("grapheme_nn.training.STEPS_BETWEEN_CHECKPOINTS", 2)  # the last of the epoch is one of them
+    pairs, evaluate = upper(32), Trainer.evaluate
+
+    def stop(self):
+        monkeypatch.setattr(Trainer, "evaluate", evaluate)
+        raise Stop
+
+    monkeypatch.setattr(Trainer, "evaluate", stop)
+    config = replace(TINY, epochs=2, batch_size=4)
+    with pytest.raises(Stop):
+        train(pairs, [NEVER], config, tmp_path / "stopped")
+    train(pairs, [NEVER], config, tmp_path / "stopped", resume=True)
+    train(pairs, [NEVER], config, tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
 
 
 KILLED = """
@@ -167,15 +186,20 @@ def test_a_killed_process_is_resumed_bit_for_bit(tmp_path):
     pairs, dev = [Pair(w, w.upper()) for w in some], [Pair("ab", "AB")]
     train(pairs, dev, config, tmp_path / "killed", resume=True)
     train(pairs, dev, config, tmp_path / "whole")
-    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_resuming_with_other_pairs_or_options_is_refused(tmp_path):
     pairs = upper(60)
-    train(pairs, pairs[:9], replace(TINY, epochs=1), tmp_path)
-    for other, config in ((pairs[1:], replace(TINY, epochs=1)), (pairs, replace(TINY, epochs=2))):
+
+    def stop(progress):
+        raise Stop
+
+    with pytest.raises(Stop):
+        train(pairs, pairs[:9], replace(TINY, epochs=1), tmp_path, progress=stop)
+    for other, dev, epochs in ((pairs[1:], pairs[:9], 1), (pairs, pairs[:8], 1), (pairs, pairs[:9], 2)):
         with pytest.raises(ModelError, match="train without resuming"):
-            train(other, pairs[:9], config, tmp_path, resume=True)
+            train(other, dev, replace(TINY, epochs=epochs), tmp_path, resume=True)
     with pytest.raises(ModelError, match="another model"):
         train(pairs, pairs[:9], replace(TINY, epochs=1, width=16), tmp_path, resume=True)
     (tmp_path / "checkpoint.safetensors").write_bytes(b"x")
@@ -183,19 +207,56 @@ def test_resuming_with_other_pairs_or_options_is_refused(tmp_path):
         train(pairs, pairs[:9], replace(TINY, epochs=1), tmp_path, resume=True)
 
 
-def test_resuming_a_finished_run_changes_nothing_and_resuming_nothing_begins(tmp_path):
+def contents(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_resuming_nothing_begins_and_resuming_what_has_ended_is_refused(tmp_path):
     pairs = upper(60)
-    first = train(pairs, pairs[:9], replace(TINY, epochs=2), tmp_path, resume=True)
-    before = weights(tmp_path)
-    again = train(pairs, pairs[:9], replace(TINY, epochs=2), tmp_path, resume=True)
-    assert all(torch.equal(before[0][name], weights(tmp_path)[0][name]) for name in before[0])
-    assert (again.best_dev_exact_match, again.epochs) == (first.best_dev_exact_match, first.epochs)
+    train(pairs, pairs[:9], replace(TINY, epochs=2), tmp_path, resume=True)
+    before = contents(tmp_path)
+    assert "checkpoint.safetensors" not in before
+    with pytest.raises(ModelError, match=r"has ended \(all epochs are done\), so there is nothing to resume"):
+        train(pairs, pairs[:9], replace(TINY, epochs=2), tmp_path, resume=True)
+    assert contents(tmp_path) == before
+
+
+def test_a_model_or_a_stopped_training_is_replaced_only_when_asked_for(tmp_path):
+    pairs, config = upper(60), replace(TINY, epochs=1)
+
+    def stop(progress):
+        if progress.step:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(pairs, pairs[:9], config, tmp_path, progress=stop)
+    with pytest.raises(ModelError, match="holds a training that was stopped: continue it"):
+        train(pairs, pairs[:9], config, tmp_path)
+    train(pairs, pairs[:9], config, tmp_path, overwrite=True)
+    before = contents(tmp_path)
+    with pytest.raises(ModelError, match=r"holds a model already: .*overwrite=True"):
+        train(pairs, pairs[:9], config, tmp_path)
+    with pytest.raises(ValueError, match="choose one of them"):
+        train(pairs, pairs[:9], config, tmp_path, resume=True, overwrite=True)
+    with pytest.raises(ValueError, match="no pairs"):
+        train([], [], config, tmp_path, overwrite=True)
+    with pytest.raises(ValueError, match="heads"):
+        train(pairs, pairs[:9], replace(config, heads=3), tmp_path, overwrite=True)
+    assert contents(tmp_path) == before
+    with pytest.raises(Stop):  # in the first epoch: the old model and its figures are still there
+        train(pairs, pairs[:9], replace(config, seed=1), tmp_path, overwrite=True, progress=stop)
+    assert {name: contents(tmp_path)[name] for name in before} == before
+    train(pairs, pairs[:9], replace(config, seed=1), tmp_path, overwrite=True)
+    assert contents(tmp_path)["model.safetensors"] != before["model.safetensors"]
 
 
 def test_parts_are_the_fewest_that_cover_nearly_all_pairs_and_the_others_are_counted(tmp_path):
     pairs = [Pair(word, word + word) for word in words(399)] + [Pair("a", "abcdefgh")]
-    result = train(pairs, pairs[:9], replace(TINY, loss="monotone", epochs=1), tmp_path)
+    seen = []
+    result = train(pairs, pairs[:9], replace(TINY, loss="monotone", epochs=1), tmp_path, progress=seen.append)
     assert (result.parts, result.not_covered) == (2, 1)
+    longer = "its target is more than 2 times as long as its input"
+    assert seen[0].notes == (f"1 pair teaches nothing, for {longer}: 'a' -> 'abcdefgh'",)
     assert GraphTransformNet.load(tmp_path).config.parts == 2
 
 
@@ -211,7 +272,7 @@ def test_needed_parts_count_the_voids_between_equal_neighbours():
 
 
 def test_labels_are_the_units_of_targets():
-    assert labels_in([Pair("q", "t͡ʃ a"), Pair("q", "a b")], "symbol") == ("a", "b", "t͡ʃ")
+    assert labels_in(["t͡ʃ a", "a b"], "symbol") == ("a", "b", "t͡ʃ")
 
 
 def test_a_character_made_unseen_is_so_in_input_and_target():
@@ -238,18 +299,21 @@ def test_a_run_that_gets_something_right_has_learned_something(tmp_path, monkeyp
     pairs = upper(32)
     assert not train(pairs, pairs, replace(TINY, epochs=2), tmp_path).learned_nothing
     monkeypatch.setattr(Trainer, "evaluate", lambda self: (0.0, -9.0, ""))  # nothing right yet, but no collapse either
-    assert not train(pairs, pairs, replace(TINY, epochs=2), tmp_path).learned_nothing
+    assert not train(pairs, pairs, replace(TINY, epochs=2), tmp_path, overwrite=True).learned_nothing
 
 
 def test_of_equal_exact_matches_the_higher_log_probability_is_kept(tmp_path, monkeypatch):
     judged = [(0.5, -3.0, ""), (0.5, -2.0, ""), (0.5, -2.5, ""), (0.25, -0.1, ""), (0.5, -2.0, "")]
     told, saved = iter(judged), []
     monkeypatch.setattr(Trainer, "evaluate", lambda self: next(told))
-    monkeypatch.setattr(Trainer, "save_model", lambda self, run, out: saved.append(run.epoch))
+    save = Trainer.save_model
+    monkeypatch.setattr(Trainer, "save_model", lambda self, run, out: (saved.append(run.epoch), save(self, run, out)))
     pairs = upper(32)
     result = train(pairs, pairs, replace(TINY, epochs=5), tmp_path)
     assert saved == [1, 2]
     assert (result.best_epoch, result.best_dev_exact_match) == (2, 0.5)
+    card = (tmp_path / "README.md").read_text()
+    assert "50.00% of 32 dev pairs are exactly right (epoch 2, the best of 5; training ended: all epochs" in card
 
 
 def test_the_dev_log_probability_is_that_of_the_targets_under_the_averaged_weights():
@@ -263,19 +327,124 @@ def test_the_dev_log_probability_is_that_of_the_targets_under_the_averaged_weigh
     assert np.isfinite(unspellable)
 
 
-@pytest.mark.parametrize(("dev", "epochs"), [(0.5, 4), (1.0, 3), (0.0, 6)])
+@pytest.mark.parametrize(
+    ("dev", "epochs", "ended"),
+    [
+        (0.5, 4, "no better dev exact match for 3 epochs (patience)"),
+        (1.0, 3, "all dev pairs were right in 3 epochs in a row"),
+        (0.0, 6, "all epochs are done"),
+    ],
+)
 def test_training_stops_when_nothing_improves_or_all_is_right_but_not_before_anything_is(
-    dev, epochs, tmp_path, monkeypatch
+    dev, epochs, ended, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(Trainer, "evaluate", lambda self: (dev, -1.0, ""))
     pairs = upper(32)
-    assert train(pairs, pairs, replace(TINY, epochs=6, patience=3), tmp_path).epochs == epochs
+    result = train(pairs, pairs, replace(TINY, epochs=6, patience=3), tmp_path)
+    assert (result.epochs, result.ended) == (epochs, ended)
+    assert json.loads((tmp_path / "config.json").read_text())["result"] == {
+        "best_dev_exact_match": dev,
+        "best_epoch": 1,
+        "epochs_run": epochs,
+        "ended": ended,
+    }
 
 
-def test_a_time_limit_is_kept(tmp_path):
-    result = train(upper(300), upper(20), replace(TINY, epochs=1000, time_limit=0.02), tmp_path)
+def test_a_time_limit_is_kept_and_its_last_epoch_is_told_of(tmp_path):
+    seen = []
+    config = replace(TINY, epochs=1000, time_limit=0.02)
+    result = train(upper(300), [*upper(20), NEVER], config, tmp_path, progress=seen.append)
     assert result.epochs < 1000
+    assert result.ended == "the time limit of 0.02 minutes is reached"
     assert (tmp_path / "model.safetensors").is_file()
+    assert [now.epoch for now in seen if now.step == now.steps] == list(range(1, result.epochs + 1))
+    assert seen[-1].done == 1
+
+
+def test_all_schedules_go_by_the_share_of_the_time_where_there_is_a_limit(tmp_path, monkeypatch):
+    by_steps, by_time = (replace(Resolved(**asdict(TINY) | KNOWN), time_limit=limit) for limit in (None, 1.0))
+    for share in (0.0, 0.05, 0.1, 0.5, 0.99):
+        steps, seconds = Run(total_steps=round(share * 10_000)), Run(total_steps=1, total_seconds=share * 60)
+        assert _learning_rate(seconds, by_time, 10_000) == pytest.approx(
+            _learning_rate(steps, by_steps, 10_000), abs=1e-5
+        )
+    told, step = [], Trainer.step
+    monkeypatch.setattr(Trainer, "step", lambda self, *given: (told.append(given[-1]), step(self, *given))[1])
+    train(upper(64), [NEVER], replace(TINY, epochs=1000, time_limit=0.01), tmp_path)
+    assert told[0] == 0  # plans with edges begin soft
+    assert 0.8 < told[-1] < 1
+
+
+def test_outputs_that_collapse_and_recover_are_told_of_once_each(tmp_path, monkeypatch):
+    warned = ["", "collapsed: 1", "collapsed: 2", "", ""]
+    told, seen = iter([(0.0, -9.0, warning) for warning in warned]), []
+    monkeypatch.setattr(Trainer, "evaluate", lambda self: next(told))
+    train(upper(32), upper(32), replace(TINY, epochs=5), tmp_path, progress=seen.append)
+    notes = [now.notes for now in seen if now.step == now.steps]
+    assert notes == [(), ("warning: collapsed: 1",), (), ("the outputs are no longer collapsed",), ()]
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_the_last_model_stays(tmp_path, monkeypatch):
+    def spoil(progress):
+        if (progress.epoch, progress.step) == (2, 1):
+            monkeypatch.setattr("grapheme_nn.trainer.isfinite", lambda value: False)
+
+    says = r"in epoch 2, step 2, the loss .* lower the learning rate, which is 0.005 .*; the model of epoch 1 is kept"
+    with pytest.raises(FloatingPointError, match=says):
+        train(upper(64), upper(9), replace(TINY, epochs=3), tmp_path, progress=spoil)
+    assert all(tensor.isfinite().all() for tensor in weights(tmp_path).values())
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_learning_rate_that_is_far_too_high_ends_in_a_sentence(loss, tmp_path):
+    with pytest.raises(FloatingPointError, match=r"in epoch \d+, step \d+, .*lower the learning rate"):
+        train(upper(64), upper(9), replace(TINY, loss=loss, epochs=3, learning_rate=1e30, warmup=0), tmp_path)
+
+
+HOLDS = """
+import sys
+from pathlib import Path
+from grapheme_nn.folder_lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_training_into_a_folder_is_refused_until_the_first_is_gone(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], **pipes) as first:
+        assert first.stdout.readline() == b"held\n"
+        with pytest.raises(ModelError, match="another training is writing into"):
+            train(upper(32), [], replace(TINY, epochs=1), tmp_path)
+        first.kill()
+    train(upper(32), [], replace(TINY, epochs=1), tmp_path)
+
+
+def test_a_model_says_what_it_was_made_from_and_by(tmp_path):
+    train(upper(32), upper(9), replace(TINY, epochs=1), tmp_path, files={"upper.tsv": "abc"})
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["format"], config["library"]) == (1, __version__)
+    data = config["data"]
+    assert (data["files"], data["pairs"], data["dev_pairs"], len(data["sha256"])) == ({"upper.tsv": "abc"}, 32, 9, 64)
+    assert config["weights"] == sha256((tmp_path / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(("given", "other"), [("NFC", "NFD"), ("NFD", "NFC")])
+@pytest.mark.parametrize("unit", [None, "decomposed"])
+def test_texts_in_another_normalization_form_than_that_of_the_training_are_the_same_texts(given, other, unit, tmp_path):
+    plain = words(300, letters="éàabcd")
+    pairs = [Pair(normalize(given, word), normalize(given, word + "é")) for word in plain]
+    config = replace(TINY, epochs=10, input_unit=unit, target_unit=unit)
+    assert train(pairs[:280], pairs[280:], config, tmp_path).best_dev_exact_match > 0.8
+    model, dev = GraphTransformNet.load(tmp_path), pairs[280:]
+    inputs, targets = [p.input for p in dev], [p.target for p in dev]
+    outputs = model.transform(inputs)
+    assert sum(a == b for a, b in zip(outputs, targets, strict=True)) > 16  # in the form that the targets have
+    others = [[normalize(other, text) for text in side] for side in (inputs, targets)]
+    assert model.transform(others[0]) == outputs
+    assert model.log_probabilities(*others) == model.log_probabilities(inputs, targets)
+    assert model.as_targets(others[1]) == targets
 
 
 def test_accumulated_small_batches_learn_too(tmp_path):
@@ -301,3 +470,16 @@ def test_impossible_options_are_refused(option):
 def test_no_pairs_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no pairs"):
         train([], [], TINY, tmp_path)
+
+
+def test_scores_are_fitted_on_dev_pairs_that_were_not_learned_from(tmp_path):
+    random = Random(0)
+    words = ["".join(random.choice("abcd") for _ in range(6)) for _ in range(400)]
+    pairs = [Pair(word, word if random.random() < 0.7 else word[::-1]) for word in dict.fromkeys(words)]
+    train(pairs[:200], pairs[200:], replace(TINY, epochs=8), tmp_path / "noisy")
+    model = GraphTransformNet.load(tmp_path / "noisy")
+    assert model.config.score_power != 1.0
+    assert model.config.input_units == ("a", "b", "c", "d")
+    assert model.config.longest_input == 6
+    train(pairs[:200], pairs[:200], replace(TINY, epochs=1), tmp_path / "same")
+    assert GraphTransformNet.load(tmp_path / "same").config.score_power == 1.0

@@ -1,13 +1,21 @@
 """Configuration: what a network is made of, and how to train it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import inf
 
 from grapheme_nn.candidates import EDGE_KINDS
 from grapheme_nn.graph import UNITS, Unit
+from grapheme_nn.normalization import FORMS, Form
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
-_LEAST = {"heads": 0, "hops": 0, "patience": 0, "seed": -inf}  # that a whole number may be; others are at least 1
+# What a whole number may be; others are at least 1.
+_LEAST = {
+    "heads": 0,
+    "hops": 0,
+    "longest_input": 0,
+    "patience": 0,
+    "seed": -inf,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,27 +23,28 @@ class Shape:
     """What a network is made of, as far as it does not depend on the pairs."""
 
     morphs: tuple[str, ...] = ("split",)  # names in `MORPHS`, in order; relabelling comes after them
-    input_unit: Unit = "codepoint"
-    target_unit: Unit = "codepoint"
     width: int = 128  # channels
     layers: int = 2
     hidden: int = 96  # channels of the recurrence in each direction
     hops: int = 2  # edges that may lie between nodes whose slots an edge may join, where targets are graphs; 0: any
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, least = getattr(self, field.name), _LEAST.get(field.name, 1)
+        for own in fields(self):
+            value, least = getattr(self, own.name), _LEAST.get(own.name, 1)
             if value is None:
                 continue
-            if field.type is int and (not isinstance(value, int) or value < least):
-                raise ValueError(f"{field.name} must be a whole number of at least {least}, but is {value!r}")
+            if own.type is int and (not isinstance(value, int) or value < least):
+                raise ValueError(f"{own.name} must be a whole number of at least {least}, but is {value!r}")
             strings = isinstance(value, tuple) and all(isinstance(part, str) for part in value)
-            if field.type == tuple[str, ...] and not strings:
-                raise ValueError(f"{field.name} must be strings, but are {value!r:.80}")
-        for name in ("input_unit", "target_unit"):
-            if getattr(self, name) not in (*UNITS, "graph"):
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(UNITS)}")
-        loss, dropout = self.__dict__["loss"], self.__dict__["dropout"]
+            if own.type == tuple[str, ...] and not strings:
+                raise ValueError(f"{own.name} must be strings, but are {value!r:.80}")
+        values = self.__dict__
+        for side in ("input", "target"):
+            for name, words in ((f"{side}_unit", (*UNITS, "graph")), (f"{side}_normalization", FORMS)):
+                if values[name] is not None and values[name] not in words:
+                    choice = ", ".join(word for word in words if word != "graph")
+                    raise ValueError(f"unknown {name} {values[name]!r}: choose one of {choice}")
+        loss, dropout = values["loss"], values["dropout"]
         for registry, name in ((OBJECTIVES, loss), *((MORPHS, morph) for morph in self.morphs)):
             if name is not None and name not in registry:
                 registry.__missing__(name)
@@ -49,6 +58,10 @@ class ModelConfig(Shape):
 
     labels: tuple[str, ...]  # the units of targets that it can spell itself; others can only be copied
     features: tuple[str, ...] = ()  # the features it was trained with, where it takes any
+    input_unit: Unit = field(default="codepoint", kw_only=True)
+    target_unit: Unit = field(default="codepoint", kw_only=True)
+    input_normalization: Form = field(default="none", kw_only=True)  # what inputs are brought into
+    target_normalization: Form = field(default="none", kw_only=True)  # what outputs come in
     loss: str = "monotone"  # a name in `OBJECTIVES`
     heads: int = 4  # of attention; 0 for none
     dropout: float = 0.2
@@ -59,9 +72,14 @@ class ModelConfig(Shape):
     target_edge_types: tuple[int | str, ...] = ()  # of the edges of targets, where these are graphs
     buckets: int = 1024  # of each hash of the embedding
     hashes: int = 4
+    input_units: tuple[str, ...] = ()  # of the inputs that it was trained on; empty where nobody knows
+    longest_input: int = 0  # nodes of the longest of them; 0 where nobody knows
+    score_power: float = 1.0  # what scores are raised to, see `calibration`
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.score_power, float) or not 0 < self.score_power < inf:
+            raise ValueError(f"score_power must be a number above 0, but is {self.score_power!r}")
         if self.edges not in EDGE_KINDS:
             raise ValueError(f"unknown edges {self.edges!r}: choose one of {', '.join(EDGE_KINDS)}")
         for name in ("edge_types", "target_edge_types"):
@@ -75,6 +93,10 @@ class TrainConfig(Shape):
     """How to train, and what. The defaults are those of the preset `small`."""
 
     preset: str = "small"
+    input_unit: Unit | None = field(default=None, kw_only=True)  # None: by looking at the texts, see `choose_units`
+    target_unit: Unit | None = field(default=None, kw_only=True)
+    input_normalization: Form | None = field(default=None, kw_only=True)  # None: the form that all have, else NFC
+    target_normalization: Form | None = field(default=None, kw_only=True)
     loss: str | None = None  # None: structural where targets are graphs, else monotone
     heads: int | None = None  # None: none where inputs or targets are graphs, else 4
     dropout: float | None = None  # None: 0.1 where inputs or targets are graphs, else 0.2
@@ -114,6 +136,10 @@ class TrainConfig(Shape):
 class Resolved(TrainConfig):
     """A configuration in which nothing is left open."""
 
+    input_unit: Unit = field(default="codepoint", kw_only=True)
+    target_unit: Unit = field(default="codepoint", kw_only=True)
+    input_normalization: Form = field(default="none", kw_only=True)
+    target_normalization: Form = field(default="none", kw_only=True)
     loss: str = "monotone"
     heads: int = 4
     dropout: float = 0.2

@@ -1,6 +1,6 @@
 """The network: a chain of morphs from graphs to predicted graphs, and from texts to texts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from math import exp, inf
 from os import PathLike
@@ -23,12 +23,16 @@ from grapheme_nn.nn.edges import edge_predictor
 from grapheme_nn.nn.encoder import Encoder
 from grapheme_nn.nn.pointer import NextPointer
 from grapheme_nn.nn.relabel import Relabel
+from grapheme_nn.normalization import normalized
 from grapheme_nn.objective import Decoded, Objective
 from grapheme_nn.predicted import COPY, PredictedGraph
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
-# Attention looks from every node at every other: long texts run in smaller batches, so that memory suffices.
-MOST_LOOKS = 1 << 24
+# What a batch may hold of what grows fastest: pairs of nodes that attention looks at, or labels of slots. Long inputs
+# run in smaller batches, so that memory suffices.
+MOST_CELLS = 1 << 24
+LONGEST = 100_000  # nodes of an input that attention looks at: time grows with their square
+MOST_COMPARED = 1 << 25  # pairs of slots and target nodes, where a score needs them all at once
 
 
 class GraphTransformNet(nn.Module):
@@ -80,11 +84,13 @@ class GraphTransformNet(nn.Module):
         Inputs are texts, or graphs: a `Graph`, the dictionary that JSONL has, a networkx graph or PyG `Data`. A text
         becomes a text or a `Graph`, as the model has learned; a graph becomes a text or a graph of the same kind.
 
-        The score is exp(-value) of the objective: of all but `structural`, and where no edges are predicted, the
-        probability of the output. Inputs of similar size run together, `batch_size` at a time; the outputs do not
-        depend on it.
+        The score is exp(-value) of the objective (of all but `structural`, and where no edges are predicted, the
+        probability of the output) to the power of `config.score_power`, which training has fitted on its dev pairs: of
+        outputs with a score of 0.9, nine of ten were right there. It says nothing of inputs that are unlike those: see
+        `unlike_training`. Inputs of similar size run together, `batch_size` at a time; the outputs do not depend on it.
         """
         sides, kinds = self._sides(inputs, features)
+        sides = self._as_inputs(sides)
         outputs: list[str | Graph] = [self._empty] * len(sides)
         scores = [1.0] * len(sides)
         for rows, predicted, made in self._predictions(sides, features, batch_size):
@@ -92,9 +98,29 @@ class GraphTransformNet(nn.Module):
                 outputs[row] = output
             if return_scores:
                 for row, value in zip(rows, self._values(predicted, made), strict=True):
-                    scores[row] = min(max(exp(-value), 1e-30), 1.0)
+                    scores[row] = _score(-value * self.config.score_power)
+        outputs = self.as_targets(outputs)
         given = [kind(side) if isinstance(side, Graph) else side for kind, side in zip(kinds, outputs, strict=True)]
         return (given, scores) if return_scores else given
+
+    def unlike_training(
+        self, inputs: Sequence[Any], *, features: Sequence[Sequence[str]] | None = None
+    ) -> list[str | None]:
+        """What about each input the model has not met in training, in words; None where there is nothing.
+
+        That is a unit, or a label of a graph, or a feature that no pair had, or a size beyond all of them.
+        """
+        known, known_features = set(self.config.input_units), set(self.config.features)
+        found: list[str | None] = []
+        for row, side in enumerate(self._as_inputs(self._sides(inputs, features)[0])):
+            units = side.nodes if isinstance(side, Graph) else units_of(side, self.config.input_unit)
+            new = dict.fromkeys(unit for unit in units if known and unit not in known)
+            strange = dict.fromkeys(name for name in (features or {row: ()})[row] if name not in known_features)
+            reasons = [f"unseen {_listed(names)}" for names in (new, strange if known_features else {}) if names]
+            if 0 < self.config.longest_input < len(units):
+                reasons.append(f"{len(units):,} nodes, at most {self.config.longest_input:,} in training")
+            found.append("; ".join(reasons) or None)
+        return found
 
     def log_probabilities(
         self,
@@ -117,26 +143,31 @@ class GraphTransformNet(nn.Module):
     ) -> tuple[list[Any], list[float]]:
         """What each input becomes, and the log-probability that it becomes its target, -inf where it cannot."""
         sides, _ = self._sides(inputs, features)
-        wanted = [as_side(target)[0] for target in targets]
+        sides, wanted = self._as_inputs(sides), self.as_targets([as_side(target)[0] for target in targets])
         outputs: list[str | Graph] = [self._empty] * len(sides)
         judged = [0.0 if target == self._empty else -inf for target in wanted]  # what is empty can only stay so
         for rows, predicted, made in self._predictions(sides, features, batch_size):
             values = self._values(predicted, [wanted[row] for row in rows])
             for row, output, value in zip(rows, made, values, strict=True):
                 outputs[row], judged[row] = output, -value
-        return outputs, judged
+        return self.as_targets(outputs), judged
 
-    def save(self, folder: str | PathLike[str], *, card: str = "", training: Mapping[str, Any] | None = None) -> None:
-        """Write the model folder: weights, configuration (with that of the training, where given) and card."""
-        config = {"model": asdict(self.config)} | ({} if training is None else {"training": dict(training)})
-        write_folder(folder, self.state_dict(), config, card)
+    def as_targets(self, sides: Sequence[str | Graph]) -> list[str | Graph]:
+        """Texts or graphs in the normalization form of this model's outputs, to be compared with those."""
+        return [normalized(side, self.config.target_normalization) for side in sides]
+
+    def save(self, folder: str | PathLike[str], *, card: str = "", **about: Mapping[str, Any]) -> None:
+        """Write the model folder: weights, configuration and card; `about` is what else `config.json` says.
+
+        Of a training that is `training`, its settings; `data`, what it learned from; and `result`.
+        """
+        write_folder(folder, self.state_dict(), {"model": asdict(self.config), **about}, card)
 
     @classmethod
     def load(cls, folder: str | PathLike[str], device: torch.device | str = "cpu") -> Self:
         """The model in a folder. Nothing in the folder is executed; what does not fit is a `ModelError`."""
         weights, config = read_folder(folder)
-        unknown = [key for key in config if key not in ("model", "training")]
-        unknown += [key for key in config["model"] if key not in {field.name for field in fields(ModelConfig)}]
+        unknown = [key for key in config["model"] if key not in {field.name for field in fields(ModelConfig)}]
         if unknown:
             raise ModelError(f"the configuration of {folder} has the unknown key {unknown[0]!r}")
         try:
@@ -186,6 +217,9 @@ class GraphTransformNet(nn.Module):
                 raise ModelError(f"this model reads {wanted}, but inputs[{number}] is {shown(side)}")
         return [side for side, _ in sides], [kind for _, kind in sides]
 
+    def _as_inputs(self, sides: Sequence[str | Graph]) -> list[str | Graph]:
+        return [normalized(side, self.config.input_normalization) for side in sides]
+
     def _predictions(
         self, sides: Sequence[str | Graph], features: Sequence[Sequence[str]] | None, batch_size: int
     ) -> Iterator[tuple[list[int], PredictedGraph, list[Any]]]:
@@ -196,6 +230,9 @@ class GraphTransformNet(nn.Module):
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
         sizes = [len(side.nodes) if isinstance(side, Graph) else len(side) for side in sides]
+        self._check_sizes(sizes)
+        per_node = self.config.parts * (2 + len(self.config.labels))
+        cells = [size * max(size, per_node) for size in sizes]
         order = sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__)
         training, device = self.training, self.relabel.label.weight.device
         if training:
@@ -205,7 +242,7 @@ class GraphTransformNet(nn.Module):
                 start = 0
                 while start < len(order):
                     rows = order[start : start + batch_size]
-                    fitting = sum(number * sizes[row] ** 2 <= MOST_LOOKS for number, row in enumerate(rows, 1))
+                    fitting = sum(number * cells[row] <= MOST_CELLS for number, row in enumerate(rows, 1))
                     rows = rows[: max(1, fitting)]
                     start += len(rows)
                     named: list[Integers] | None = None
@@ -219,6 +256,12 @@ class GraphTransformNet(nn.Module):
         finally:
             if training:
                 self.train()
+
+    def _check_sizes(self, sizes: Sequence[int]) -> None:
+        """That no input is so long that its attention would take for ever."""
+        for row, size in enumerate(sizes):
+            if self.config.heads and size > LONGEST:
+                raise ModelError(f"input {row} has {size:,} nodes, but {LONGEST:,} are the most: cut it into pieces")
 
     def _meant(
         self, predicted: PredictedGraph, decoded: Decoded, batch: Data, inputs: Sequence[str | Graph]
@@ -264,8 +307,24 @@ class GraphTransformNet(nn.Module):
     def _values(self, predicted: PredictedGraph, targets: Sequence[str | Graph]) -> list[float]:
         """The objective's value of each target."""
         batch = collate(encode(targets, self.config.target_unit)).to(predicted.unit.device)
-        values: list[float] = self.objective(predicted, batch).value.tolist()
+        if predicted.candidates is not None or self.objective.value_has_plan:
+            slots, nodes = predicted.mask.size(1), int(batch.ptr.diff().max())
+            if slots * max(slots if predicted.candidates is not None else 0, nodes) > MOST_COMPARED:
+                raise ModelError(
+                    f"{slots:,} slots are too many for a score: ask for none, or cut the input into pieces"
+                )
+        values: list[float] = self.objective.value(predicted, batch).tolist()
         return values
+
+
+def _score(log_probability: float) -> float:
+    return min(max(exp(log_probability), 1e-30), 1.0)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first three, shortened."""
+    named = [repr(name if len(name) <= 20 else f"{name[:20]}...") for name in names]
+    return ", ".join(named[:3]) + (f" and {len(named) - 3:,} more" if len(named) > 3 else "")
 
 
 def transform_ensemble(
@@ -293,9 +352,11 @@ def transform_ensemble(
     asked, outputs = [inputs[row] for row, _ in pairs], [output for _, output in pairs]
     named = None if features is None else [features[row] for row, _ in pairs]
     judged = [m.log_probabilities(asked, outputs, features=named, batch_size=batch_size) for m in models]
+    power = sum(model.config.score_power for model in models) / len(models)
     best: list[tuple[float, Any]] = [(-inf, proposal) for proposal in proposals[0]]
     for (row, output), *values in zip(pairs, *judged, strict=True):
         mean = max(sum(values) / len(models), -1e3)  # one model that cannot make it is no reason for having nothing
         if mean > best[row][0]:
             best[row] = (mean, output)
-    return [output for _, output in best], [min(max(exp(mean), 1e-30), 1.0) for mean, _ in best]
+    outputs = [models[0].as_targets([output])[0] if isinstance(output, str) else output for _, output in best]
+    return outputs, [_score(mean * power) for mean, _ in best]

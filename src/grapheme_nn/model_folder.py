@@ -3,14 +3,22 @@
 import json
 import os
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
+from grapheme_nn import __version__
+
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+FORMAT = 1  # of `config.json`
+# What `config.json` may have: its format, the version that wrote it, the SHA-256 of the weights, what the network is
+# made of, and of its training the settings, the data and what came of it.
+KEYS = ("format", "library", "weights", "model", "training", "data", "result")
 
 
 class ModelError(ValueError):
@@ -20,29 +28,58 @@ class ModelError(ValueError):
 def write_folder(
     folder: str | os.PathLike[str], weights: Mapping[str, Tensor], config: Mapping[str, Any], card: str
 ) -> None:
-    """Write a model's files."""
-    settings = json.dumps(config, ensure_ascii=False, indent=1) + "\n"
-    replace_files(Path(folder), {WEIGHTS: packed(weights), CONFIG: settings.encode(), CARD: card.encode()})
+    """Write a model's files; `config` has those of `KEYS` that are not known here."""
+    content = packed(weights)
+    known = {"format": FORMAT, "library": __version__, "weights": sha256(content).hexdigest()}
+    replace_files(Path(folder), {WEIGHTS: content} | _descriptions(known | dict(config), card))
+
+
+def update_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], card: str) -> None:
+    """Change what is said of a model, by these of `KEYS` and the card, and leave its weights."""
+    path = Path(folder)
+    replace_files(path, _descriptions(read_config(path) | dict(config), card))
 
 
 def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The weights and the configuration of a model folder."""
     path = Path(folder)
-    if not path.is_dir():
-        raise ModelError(f"{path} is not a model folder: there is no such folder")
-    for name in (CONFIG, WEIGHTS):
-        if not (path / name).is_file():
-            raise ModelError(f"{path} is not a model folder: it has no {name}")
+    config, content = read_config(path), _bytes(path / WEIGHTS)
+    if not _belong(config, content):
+        sleep(0.2)  # a training may be replacing one after the other
+        config, content = read_config(path), _bytes(path / WEIGHTS)
     try:
-        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path / CONFIG} is damaged: {error}") from None
-    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
-        raise ModelError(f'{path / CONFIG} does not describe a model: it has no object "model"')
-    try:
-        return load_file(path / WEIGHTS), config
-    except (SafetensorError, OSError) as error:
+        weights = load(content)
+    except SafetensorError as error:
         raise ModelError(f"{path / WEIGHTS} is damaged: {error}") from None
+    if not _belong(config, content):
+        raise ModelError(f"{path / WEIGHTS} is damaged, or not what {CONFIG} was written for: copy the whole folder")
+    return weights, config
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What `config.json` says, checked as far as that goes without knowing networks."""
+    try:
+        missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]
+        if not folder.is_dir():
+            raise ModelError(f"{folder} is not a model folder: there is no such folder")
+    except OSError as error:
+        raise ModelError(f"{folder} cannot be read: {error.strerror}") from None
+    if missing:
+        raise ModelError(f"{folder} is not a model folder: it has no {missing[0]}")
+    content = _bytes(folder / CONFIG)
+    try:
+        config = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{folder / CONFIG} is damaged: {error}") from None
+    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
+        raise ModelError(f'{folder / CONFIG} does not describe a model: it has no object "model"')
+    if config.get("format", FORMAT) != FORMAT:
+        able = f"version {__version__} of grapheme-nn reads format {FORMAT}"
+        raise ModelError(f"{folder / CONFIG} has format {config['format']!r}, but {able}: use a newer version")
+    unknown = [key for key in config if key not in KEYS]
+    if unknown:
+        raise ModelError(f"the configuration of {folder} has the unknown key {unknown[0]!r}")
+    return config
 
 
 def packed(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
@@ -65,3 +102,21 @@ def replace_files(folder: Path, content: Mapping[str, bytes]) -> None:
     finally:
         for file in temporary.values():
             file.unlink(missing_ok=True)
+
+
+def _descriptions(config: Mapping[str, Any], card: str) -> dict[str, bytes]:
+    texts = {CONFIG: json.dumps(config, ensure_ascii=False, indent=1) + "\n", CARD: card}
+    # Half a surrogate pair, which UTF-8 has not, is escaped as JSON has it.
+    return {name: text.encode(errors="backslashreplace") for name, text in texts.items()}
+
+
+def _belong(config: Mapping[str, Any], content: bytes) -> bool:
+    """Whether these are the weights that the configuration was written with, as far as it says."""
+    return "weights" not in config or config["weights"] == sha256(content).hexdigest()
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{file} cannot be read: {error.strerror}") from None

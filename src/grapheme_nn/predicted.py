@@ -132,12 +132,12 @@ class PredictedGraph:
         spelled = log_prob.masked_fill(torch.arange(log_prob.size(2), device=place.device) == COPY, -torch.inf)
         return spelled.scatter(2, place, total)
 
-    def match(self, targets: Targets) -> Tensor:
+    def match(self, targets: Targets, slots: slice = slice(None)) -> Tensor:
         """The log-probability that slot i is what target node j is, by its label or copied: [B, s, m]."""
-        log_prob = self.label_log_prob
+        log_prob = self.label_log_prob[:, slots]
         index = self.vocabulary.labels_of(targets.unit)[:, None, :].expand(-1, log_prob.size(1), -1)
         label = torch.where(index != COPY, log_prob.gather(2, index), NEVER)
-        same = self.unit[:, :, None] == targets.unit[:, None, :]
+        same = self.unit[:, slots, None] == targets.unit[:, None, :]
         return torch.where(same, torch.logaddexp(label, log_prob[:, :, COPY : COPY + 1].expand_as(label)), label)
 
     def as_data(self) -> Batch:

@@ -1,20 +1,24 @@
 """What a training run is made of: examples, network, its averaged copy and optimiser; one step, and an evaluation."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
-from hashlib import blake2b
-from math import ceil, inf
+from hashlib import sha256
+from math import ceil, inf, isfinite
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
+from grapheme_nn.calibration import fit_power
+from grapheme_nn.card import model_card
+from grapheme_nn.checkpoint import FILE as CHECKPOINT
 from grapheme_nn.checkpoint import save_checkpoint
 from grapheme_nn.config import ModelConfig, Resolved, TrainConfig
 from grapheme_nn.dag import Integers
@@ -24,14 +28,19 @@ from grapheme_nn.drawing import preview
 from grapheme_nn.graph_data import as_side
 from grapheme_nn.isomorphism import is_same
 from grapheme_nn.model import GraphTransformNet
+from grapheme_nn.model_folder import update_folder
 from grapheme_nn.morph import Merge, Morph
 from grapheme_nn.registry import OBJECTIVES
+from grapheme_nn.text_choice import choose_forms, choose_units, in_forms
 
 # How many examples a run sees where `epochs` is not given, between which numbers of epochs that is kept, and the steps
 # that even ten pairs need.
 EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 200_000, 4, 100, 1000
 COPYING = 0.6  # a task of copying has at least this share of its targets' units in its inputs
 METRICS = "metrics.jsonl"
+MOST_FITTED = 2_000  # dev pairs that the power of scores is fitted on
+DIVERGED = "the loss or its gradient is no longer a finite number"
+MOST_NAMED, LONGEST_NAMED = 3, 60  # pairs that teach nothing, and characters of a side of one
 
 
 @dataclass
@@ -41,6 +50,7 @@ class Run:
     epoch: int = 0
     step: int = 0  # of the epoch
     total_steps: int = 0
+    rate: float = 0.0  # of the last step
     loss: float = 0.0  # summed over this epoch
     counted: int = 0
     best: float = -1.0
@@ -59,19 +69,32 @@ class Run:
 
 
 class Trainer:
-    """The parts of a run: pairs, network, its averaged copy, optimiser."""
+    """The parts of a run: pairs, network, its averaged copy, optimiser.
 
-    def __init__(self, pairs: Sequence[Pair], dev: Sequence[Pair], config: TrainConfig) -> None:
+    `notes` are sentences on what was found by looking at the pairs. `files` are the names of what they were read from,
+    with the SHA-256 of each.
+    """
+
+    def __init__(
+        self, pairs: Sequence[Pair], dev: Sequence[Pair], config: TrainConfig, files: Mapping[str, str] | None = None
+    ) -> None:
         if not pairs:
             raise ValueError("there are no pairs to train on")
         pairs, dev = _checked(pairs), _checked(dev)
-        self.pairs, self.dev = pairs, dev or pairs[:1000]
+        config, forms = choose_forms(config, pairs)
+        pairs, dev = in_forms(config, pairs), in_forms(config, dev)
+        config, units = choose_units(config, pairs)
+        self.notes = forms + units
+        self.pairs, self.dev, self.files = pairs, dev or pairs[:1000], dict(files or {})
         features = features_in(pairs)
         config = _by_looking(config, pairs[0])
         self.examples = Examples.of(pairs, config.input_unit, config.target_unit, with_features=bool(features))
         needed = self.examples.needed_parts(OBJECTIVES[config.loss]())
         self.config = _resolve(config, self.examples, needed)
-        self.not_covered = int((needed > self.config.parts).sum())
+        not_covered = np.flatnonzero(needed > self.config.parts)
+        self.not_covered = not_covered.size
+        if not_covered.size:
+            self.notes.append(_unteachable([pairs[row] for row in not_covered], self.config.parts))
         self.merged = self.nodes = 0  # in the last step: nodes merged away, of so many
         torch.manual_seed(config.seed)
         self.accelerator = Accelerator()
@@ -79,11 +102,13 @@ class Trainer:
         shape = {name: getattr(self.config, name) for name in shared}
         network = GraphTransformNet(
             ModelConfig(
-                labels_in(pairs, config.target_unit),
+                labels_in((pair.target for pair in pairs), config.target_unit),
                 features,
                 edges=edges_in((pair.target for pair in pairs), from_text=config.input_unit != "graph"),
                 edge_types=edge_types_in(pair.input for pair in pairs),
                 target_edge_types=edge_types_in(pair.target for pair in pairs),
+                input_units=labels_in((pair.input for pair in pairs), config.input_unit),
+                longest_input=max(row.x.size for row in self.examples.inputs),
                 **shape,
             )
         )
@@ -127,14 +152,22 @@ class Trainer:
             if self.accelerator.device.type != "cpu":
                 inputs, targets = inputs.to(self.accelerator.device), targets.to(self.accelerator.device)
             predicted = self.model(inputs)
-            value = self.network.objective(predicted, targets).value
+            try:
+                value = self.network.objective(predicted, targets).value
+            except ValueError:  # of which some objectives find no plan at all
+                if predicted.label_log_prob.isnan().any():
+                    raise FloatingPointError(DIVERGED) from None
+                raise
             possible = value != torch.inf  # nan is no such case: it must be seen
             value = torch.where(possible, value, 0).sum()
             extra = sum(predicted.graph.losses.values())  # what the morphs ask for themselves
             self.accelerator.backward((value / len(rows) + extra) / len(batches))
             total += float(value.detach())
             counted += int(possible.sum())
-        self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        if not isfinite(total) or not isfinite(norm):  # before it is in the weights
+            self.optimizer.zero_grad()
+            raise FloatingPointError(DIVERGED)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
@@ -152,7 +185,7 @@ class Trainer:
         warning = ""
         if different > 1 and distinct < 0.5 * different:
             warning = (
-                f"outputs have collapsed: {distinct:,} different ones where the targets have {different:,}; "
+                f"outputs have collapsed: {distinct:,} different where there are {different:,} different targets; "
                 "train longer, or lower the learning rate"
             )
         # One target that cannot be spelled is no reason for knowing nothing of the others.
@@ -167,8 +200,14 @@ class Trainer:
     @cached_property
     def identity(self) -> str:
         """What a checkpoint must agree with to be continued."""
-        digest = blake2b(repr([tuple(pair) for pair in self.pairs]).encode("utf-8", "surrogatepass")).hexdigest()
-        return json.dumps([asdict(self.config), digest[:32]])
+        return json.dumps([asdict(self.config), self._data["sha256"]])
+
+    @cached_property
+    def _data(self) -> dict[str, Any]:
+        """What was learned from, as `config.json` has it."""
+        pairs = repr([[tuple(pair) for pair in side] for side in (self.pairs, self.dev)])
+        digest = sha256(pairs.encode("utf-8", "surrogatepass")).hexdigest()
+        return {"files": self.files, "pairs": len(self.pairs), "dev_pairs": len(self.dev), "sha256": digest}
 
     def save_checkpoint(self, run: Run, out: Path) -> None:
         if self.accelerator.is_main_process:
@@ -177,9 +216,28 @@ class Trainer:
 
     def save_model(self, run: Run, out: Path) -> None:
         if self.accelerator.is_main_process:
-            self.averaged.save(out, card=_card(self, run), training=asdict(self.config))
+            result = _result(run)
+            card = model_card(self.config, self.pairs, self.dev, result)
+            self.averaged.save(out, card=card, training=asdict(self.config), data=self._data, result=result)
 
-    def write_metrics(self, run: Run, rate: float, out: Path) -> None:
+    def finish(self, run: Run, ended: str, out: Path) -> None:
+        """Say in the folder why training ended, and fit the scores; what it would have gone on from is not needed."""
+        if self.accelerator.is_main_process:
+            result, model = _result(run, ended), GraphTransformNet.load(out, device=self.accelerator.device)
+            config = asdict(replace(model.config, score_power=self._score_power(model)))
+            card = model_card(self.config, self.pairs, self.dev, result)
+            update_folder(out, {"model": config, "result": result}, card)
+            (out / CHECKPOINT).unlink(missing_ok=True)
+
+    def _score_power(self, model: GraphTransformNet) -> float:
+        """The power of scores, fitted on dev pairs that were not learned from."""
+        learned = {pair.input for pair in self.pairs}
+        dev = [pair for pair in self.dev if pair.input not in learned][:MOST_FITTED]
+        features = [pair.features for pair in dev] if model.config.features else None
+        outputs, scores = model.transform([pair.input for pair in dev], features=features, return_scores=True)
+        return fit_power(scores, [is_same(output, pair.target) for output, pair in zip(outputs, dev, strict=True)])
+
+    def write_metrics(self, run: Run, out: Path) -> None:
         """Add the line of an epoch."""
         line: dict[str, Any] = {
             "epoch": run.epoch,
@@ -187,7 +245,7 @@ class Trainer:
             "loss": run.loss / max(run.counted, 1),
             "dev_exact_match": run.dev,
             "dev_log_probability": run.dev_log_probability,
-            "learning_rate": rate,
+            "learning_rate": run.rate,
             "examples_per_second": run.examples / max(run.seconds, 1e-9),
             "seconds": run.total_seconds,
         } | ({"warning": run.warning} if run.warning else {})
@@ -196,7 +254,8 @@ class Trainer:
             line["threshold"] = [float(module.threshold.detach()) for module in merges]
             line["merged"], line["nodes"] = run.merged, run.nodes
         if self.accelerator.is_main_process:
-            with (out / METRICS).open("a", encoding="utf-8") as file:
+            # Until the first model of this run is there, the figures are those of the model that it replaces.
+            with (out / METRICS).open("w" if run.epoch == 1 else "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
 
@@ -232,11 +291,9 @@ def _by_looking(config: TrainConfig, pair: Pair) -> Resolved:
     values = {name: value for name, value in values.items() if getattr(config, name) is None}
     for name, is_graph in (("input_unit", from_graph), ("target_unit", to_graph)):
         unit = getattr(config, name)
-        if unit not in ("codepoint", "graph") if is_graph else unit == "graph":
+        if is_graph != (unit == "graph"):
             kinds = ("texts", "graphs") if is_graph else ("graphs", "texts")
             raise ValueError(f"{name} {unit} is one of {kinds[0]}, but the pairs have {kinds[1]} there: leave it out")
-        if is_graph:
-            values[name] = "graph"
     loss = str(values.get("loss", config.loss))
     if to_graph and not OBJECTIVES[loss].compares_edges:
         able = ", ".join(name for name in OBJECTIVES if OBJECTIVES[name].compares_edges)
@@ -265,29 +322,26 @@ def _resolve(config: TrainConfig, examples: Examples, needed: Integers) -> Resol
     return Resolved(**values)
 
 
-def _card(trainer: Trainer, run: Run) -> str:
-    """What a reader of the model folder wants to know first."""
-    config, example = trainer.config, trainer.pairs[0]
-    given = ", features=[...]" if trainer.network.config.features else ""
-    kinds = ["a graph" if isinstance(side, Graph) else "a text" for side in example[:2]]
-    shown = [preview(side) if isinstance(side, Graph) else f"`{side}`" for side in example[:2]]
-    units = [
-        f"{name} is {'a graph' if unit == 'graph' else f'text in units of {unit}'}"
-        for name, unit in (("Input", config.input_unit), ("output", config.target_unit))
-    ]
-    call = repr(example.input.as_dict() if isinstance(example.input, Graph) else example.input)
-    return f"""# A grapheme model
+def _result(run: Run, ended: str = "") -> dict[str, Any]:
+    """What came of a run so far, as `config.json` has it."""
+    return {
+        "best_dev_exact_match": run.best,
+        "best_epoch": run.best_epoch,
+        "epochs_run": run.epoch,
+        "ended": ended,  # why; empty while it has not
+    }
 
-Turns {kinds[0]} into {kinds[1]}, learned from {len(trainer.pairs):,} pairs such as {shown[0]} to {shown[1]}.
 
-- {run.dev:.2%} of {len(trainer.dev):,} dev pairs are exactly right (best of {run.epoch} epochs so far).
-- Loss `{config.loss}`, morphs `{", ".join(config.morphs)}`, preset `{config.preset}`, seed {config.seed}.
-- {units[0]}, {units[1]}.
+def _unteachable(pairs: Sequence[Pair], parts: int) -> str:
+    """Which pairs teach nothing, and why."""
+    one = len(pairs) == 1
+    longer = f"more than {parts} times as long as" if parts > 1 else "longer than"
+    why = f"{'its target is' if one else 'their targets are'} {longer} {'its input' if one else 'their inputs'}"
+    named = ", ".join(" -> ".join(map(_shortened, pair[:2])) for pair in pairs[:MOST_NAMED])
+    rest = f" and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
+    return f"{len(pairs):,} {'pair teaches' if one else 'pairs teach'} nothing, for {why}: {named}{rest}"
 
-```python
-from grapheme_nn import GraphTransformNet
 
-model = GraphTransformNet.load("this folder")
-model.transform([{call}]{given})
-```
-"""
+def _shortened(side: str | Graph) -> str:
+    text = preview(side) if isinstance(side, Graph) else repr(side)
+    return text if len(text) <= LONGEST_NAMED else f"{text[:LONGEST_NAMED]}..."

@@ -1,16 +1,21 @@
 """Training: a plain loop from pairs to a model folder."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from math import cos, pi
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryFile
 from time import perf_counter
+
+from accelerate import Accelerator
 
 from grapheme_nn.checkpoint import FILE, load_checkpoint
 from grapheme_nn.config import Resolved, TrainConfig
 from grapheme_nn.data import Pair
-from grapheme_nn.model_folder import ModelError
+from grapheme_nn.folder_lock import locked
+from grapheme_nn.model_folder import WEIGHTS, ModelError, read_config
 from grapheme_nn.trainer import METRICS, Run, Trainer
 
 STEPS_BETWEEN_CHECKPOINTS = 1000
@@ -24,11 +29,13 @@ class Progress:
     epoch: int
     epochs: int
     step: int  # of this epoch
-    steps: int
+    steps: int  # of it; where the time limit ends it, as many as there were
+    done: float  # the share of all that is done, in [0, 1]
     loss: float  # mean of this epoch so far
     dev_exact_match: float | None  # of the last epoch that ended
     examples_per_second: float
     seconds_left: float
+    notes: tuple[str, ...] = ()  # sentences for the person who waits, each told once
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,7 @@ class TrainResult:
     best_dev_exact_match: float
     best_epoch: int
     epochs: int  # that were run
+    ended: str  # why it ended, in words
     seconds: float
     parts: int
     not_covered: int  # pairs whose target is too long for the slots: they taught nothing
@@ -57,37 +65,83 @@ def train(
     out: Path,
     *,
     resume: bool = False,
+    overwrite: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> TrainResult:
     """Train on pairs and leave the best model in the folder `out`.
 
     The best is that with the highest dev exact match, and of equals that with the highest dev log-probability. Beside
-    it there are `metrics.jsonl`, a line per epoch, and a checkpoint. With `resume` a run that was stopped goes on from
-    there, and on the CPU ends with the same weights, bit for bit, as if it had not been stopped. Without dev pairs the
-    first 1,000 training pairs take their place.
+    it there are `metrics.jsonl`, a line per epoch, and until training ends a checkpoint. With `resume` a run that was
+    stopped goes on from there, and on the CPU ends with the same weights, bit for bit, as if it had not been stopped.
+    A model that is in `out` already is replaced only with `overwrite`. Without dev pairs the first 1,000 training
+    pairs take their place.
+
+    `progress` may stop the run by an exception: what was learned until then is in the checkpoint. `files` are the names
+    of what the pairs were read from, with the SHA-256 of each, for `config.json`.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(pairs, dev, config)
+    check_folder(out, resume=resume, overwrite=overwrite)
+    # Of several processes of one training, the first one writes.
+    with locked(out) if Accelerator().is_main_process else nullcontext():
+        check_folder(out, resume=resume, overwrite=overwrite)  # another training may just have ended
+        with TemporaryFile(dir=out):  # or it cannot be written: better now than after an hour
+            pass
+        return _train(Trainer(pairs, dev, config, files), out, resume, progress or _nobody)
+
+
+def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """A `ModelError` where a training into this folder would cost somebody a model, or has nothing to resume."""
+    if resume and overwrite:
+        raise ValueError("resume continues a training and overwrite replaces it: choose one of them")
+    if out.exists() and not out.is_dir():
+        raise ModelError(f"{out} is a file: name a folder (--out)")
+    has_model, has_checkpoint = ((out / name).exists() for name in (WEIGHTS, FILE))
+    way_out = "name another folder (--out), or replace what is there (--overwrite, overwrite=True)"
+    if resume and has_model and not has_checkpoint:
+        ended = read_config(out).get("result", {}).get("ended")
+        why = f"holds a model whose training has ended ({ended})" if ended else "holds a model but no checkpoint"
+        raise ModelError(f"{out} {why}, so there is nothing to resume: to train again, {way_out}")
+    if not resume and not overwrite and (has_model or has_checkpoint):
+        what = "a training that was stopped" if has_checkpoint else "a model already"
+        go_on = "continue it (--resume, resume=True), " if has_checkpoint else ""
+        raise ModelError(f"{out} holds {what}: {go_on}{way_out}")
+
+
+def _train(trainer: Trainer, out: Path, resume: bool, progress: Callable[[Progress], None]) -> TrainResult:
+    """The loop."""
     settings, run = trainer.config, _begin(trainer, out, resume)
     started = perf_counter() - run.total_seconds
-    while run.epoch < settings.epochs and not _enough(run, settings):
+
+    def tell(now: Progress) -> None:
+        try:
+            progress(now)
+        except BaseException:
+            trainer.save_checkpoint(run, out)
+            raise
+
+    tell(replace(_progress(run, settings, len(trainer.steps(run.epoch))), notes=tuple(trainer.notes)))
+    while not _ended(run, settings):
         steps = trainer.steps(run.epoch)
         while run.step < len(steps) and _time_used(run, settings) < 1:
             begun = perf_counter()
-            rate = _learning_rate(run, settings, settings.epochs * len(steps))
-            random = Random(f"{config.seed} {run.epoch} {run.step}")
+            run.rate = _learning_rate(run, settings, settings.epochs * len(steps))
+            random = Random(f"{settings.seed} {run.epoch} {run.step}")
             done = _done(run, settings, settings.epochs * len(steps))
-            loss, counted = trainer.step(steps[run.step], rate, random, done)
+            try:
+                loss, counted = trainer.step(steps[run.step], run.rate, random, done)
+            except FloatingPointError as error:
+                raise FloatingPointError(_diverged(run, settings, error)) from None
             run.loss, run.counted = run.loss + loss, run.counted + counted
             run.merged, run.nodes = run.merged + trainer.merged, run.nodes + trainer.nodes
             run.step, run.total_steps = run.step + 1, run.total_steps + 1
             run.examples += sum(map(len, steps[run.step - 1]))
             run.seconds += perf_counter() - begun
             run.total_seconds = perf_counter() - started
-            if progress is not None and run.step < len(steps):
-                progress(_progress(run, settings, len(steps)))
             if run.total_steps % STEPS_BETWEEN_CHECKPOINTS == 0:
                 trainer.save_checkpoint(run, out)
+            if run.step < len(steps):
+                tell(_progress(run, settings, len(steps)))
+        warning = run.warning
         run.dev, run.dev_log_probability, run.warning = trainer.evaluate()
         run.epoch += 1
         run.total_seconds = perf_counter() - started
@@ -97,15 +151,18 @@ def train(
             run.best, run.best_log_probability, run.best_epoch = run.dev, run.dev_log_probability, run.epoch
             trainer.save_model(run, out)
         run.perfect = run.perfect + 1 if run.dev == 1 else 0
-        trainer.write_metrics(run, rate, out)
-        if progress is not None:
-            progress(_progress(run, settings, len(steps)))
+        trainer.write_metrics(run, out)
+        now = replace(_progress(run, settings, run.step), notes=_changed(warning, run.warning))
         run.step, run.loss, run.counted, run.merged, run.nodes = 0, 0.0, 0, 0, 0
         trainer.save_checkpoint(run, out)
+        tell(now)
+    ended = _ended(run, settings)
+    trainer.finish(run, ended, out)
     return TrainResult(
         best_dev_exact_match=run.best,
         best_epoch=run.best_epoch,
         epochs=run.epoch,
+        ended=ended,
         seconds=run.total_seconds,
         parts=settings.parts,
         not_covered=trainer.not_covered,
@@ -114,27 +171,48 @@ def train(
     )
 
 
+def _nobody(progress: Progress) -> None:
+    """Hears of the progress where no one else does."""
+
+
 def _begin(trainer: Trainer, out: Path, resume: bool) -> Run:
     """The run to continue, or a new one in a folder without traces of others."""
-    metrics, run, lines = out / METRICS, Run(), []
-    if resume and (out / FILE).is_file():
-        state = load_checkpoint(out, trainer.network, trainer.average, trainer.optimizer)
-        if state["config"] != trainer.identity:
-            raise ModelError(f"the checkpoint in {out} was made with other pairs or options: train without resuming")
-        run = Run(**state["run"])
-        if metrics.is_file():
-            lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-    else:
+    if not resume or not (out / FILE).is_file():
         (out / FILE).unlink(missing_ok=True)
-    metrics.write_text("".join(lines[: run.epoch]), encoding="utf-8")
+        return Run()
+    state = load_checkpoint(out, trainer.network, trainer.average, trainer.optimizer)
+    if state["config"] != trainer.identity:
+        raise ModelError(f"the checkpoint in {out} was made with other pairs or options: train without resuming")
+    run, metrics = Run(**state["run"]), out / METRICS
+    if metrics.is_file() and run.epoch:
+        lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+        metrics.write_text("".join(lines[: run.epoch]), encoding="utf-8")
     return run
 
 
-def _enough(run: Run, config: Resolved) -> bool:
-    """Whether another epoch would be wasted, or is not allowed."""
+def _ended(run: Run, config: Resolved) -> str:
+    """Why there is no further epoch: it is not wanted, would be wasted, or is not allowed; empty while there is one."""
+    if run.perfect >= PERFECT_EPOCHS:
+        return f"all dev pairs were right in {PERFECT_EPOCHS} epochs in a row"
+    if run.epoch >= config.epochs:
+        return "all epochs are done"
     # Before anything is right, the exact match cannot tell whether something is being learned.
-    impatient = 0 < config.patience <= run.epoch - run.gained and run.best > 0
-    return impatient or run.perfect >= PERFECT_EPOCHS or _time_used(run, config) >= 1
+    if 0 < config.patience <= run.epoch - run.gained and run.best > 0:
+        return f"no better dev exact match for {config.patience} epochs (patience)"
+    return f"the time limit of {config.time_limit:g} minutes is reached" if _time_used(run, config) >= 1 else ""
+
+
+def _changed(before: str, warning: str) -> tuple[str, ...]:
+    """What to say of a warning: it once, when it begins, and once that it is over."""
+    if before and not warning:
+        return ("the outputs are no longer collapsed",)
+    return (f"warning: {warning}",) if warning and not before else ()
+
+
+def _diverged(run: Run, config: Resolved, error: FloatingPointError) -> str:
+    kept = f"the model of epoch {run.best_epoch} is kept" if run.best_epoch else "there is no model yet"
+    rate = f"lower the learning rate, which is {config.learning_rate:g}"
+    return f"in epoch {run.epoch + 1}, step {run.step + 1}, {error}: {rate} (--learning-rate); {kept}"
 
 
 def _time_used(run: Run, config: TrainConfig) -> float:
@@ -155,14 +233,15 @@ def _learning_rate(run: Run, config: Resolved, steps: int) -> float:
 
 
 def _progress(run: Run, config: Resolved, steps: int) -> Progress:
-    done = max(_done(run, config, steps * config.epochs), 1e-9)
+    done = _done(run, config, steps * config.epochs)
     return Progress(
         epoch=min(run.epoch + 1, config.epochs) if run.step < steps else max(run.epoch, 1),
         epochs=config.epochs,
         step=run.step,
         steps=steps,
+        done=done,
         loss=run.loss / max(run.counted, 1),
         dev_exact_match=run.dev,
         examples_per_second=run.examples / max(run.seconds, 1e-9),
-        seconds_left=run.total_seconds * (1 - done) / done,
+        seconds_left=run.total_seconds * (1 - done) / max(done, 1e-9),
     )

@@ -29,7 +29,7 @@ def stand_in(monkeypatch, tmp_path, make, input_unit="graph", target_unit="graph
     for name in ("config.json", "model.safetensors"):
         (tmp_path / "model" / name).touch()
     config = SimpleNamespace(input_unit=input_unit, target_unit=target_unit, features=())
-    model = SimpleNamespace(config=config, transform=transform)
+    model = SimpleNamespace(config=config, transform=transform, as_targets=list)
     monkeypatch.setattr("grapheme_nn.model.GraphTransformNet.load", lambda folder, device="cpu": model)
 
 

@@ -1,12 +1,17 @@
 """`grapheme train`, from a file to a folder, and what may go wrong on the way."""
 
+import errno
 import json
+import os
 import resource
 import shutil
 import signal
+from hashlib import sha256
+from time import sleep
 
 import pytest
 
+from grapheme_nn import __version__
 from grapheme_nn.data import Pair, generate, read_pairs, write_pairs
 
 
@@ -22,8 +27,11 @@ def test_training_says_what_it_does_and_how_to_use_the_model(grapheme, numbers, 
     result = grapheme("train", numbers, "--out", tmp_path / "model", "--config", tiny, "--seed", 5)
     assert result.exit_code == 0
     assert result.stdout == ""
+    assert "input unit" not in result.stderr  # there is nothing to say of code points
     for words in (
         "numbers.tsv: 60 pairs, such as",
+        "ended after",
+        "s: all epochs are done; dev exact match",
         "6 of the pairs are held out (seed 5)",
         "epoch 1/2  loss",
         "epoch 2/2  loss",
@@ -50,6 +58,8 @@ def test_options_win_over_the_file_and_the_file_over_the_preset(grapheme, number
         ("zzz = 3", "there is no setting 'zzz': the keys are "),
         ("epochs = 'three'", "epochs = 'three' does not fit: it should be a whole number"),
         ("epochs = true", "does not fit"),
+        ("epochs = [3]", "does not fit"),
+        ("target_unit = 'letter'", "target_unit = 'letter' does not fit: it should be 'codepoint' or "),
         ("epochs = 0", "epochs"),
         ("epochs =", "is not TOML"),
         ("loss = 'mse'", "mse"),
@@ -115,12 +125,18 @@ def test_a_model_is_not_overwritten_unasked(grapheme, refused, numbers, tiny, mo
     words = ["train", numbers, "--config", tiny, "--out", tmp_path / "model", "--seed", 9]
     refused(grapheme(*words), 1, "holds a model already", "--overwrite")
     assert contents(tmp_path / "model") == before
+    for wrong in (["--config", numbers], ["--morph", "fold"], ["--device", "abacus"]):  # before anything is replaced
+        assert grapheme(*words, "--overwrite", *wrong).exit_code > 0
+    bad = tmp_path / "bad.tsv"
+    bad.write_text("only one column\n")
+    assert grapheme("train", bad, *words[2:], "--overwrite").exit_code == 1
+    assert contents(tmp_path / "model") == before
     assert grapheme(*words, "--overwrite").exit_code == 0
     assert contents(tmp_path / "model")["model.safetensors"] != before["model.safetensors"]
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(grapheme, refused, numbers):
-    refused(grapheme("train", numbers, "--out", numbers), 1, "is a file: name a folder with --out")
+    refused(grapheme("train", numbers, "--out", numbers), 1, "is a file: name a folder (--out)")
 
 
 def test_a_full_disk_leaves_the_old_model_as_it_was(process, numbers, tiny, model, tmp_path):
@@ -135,33 +151,84 @@ def test_a_full_disk_leaves_the_old_model_as_it_was(process, numbers, tiny, mode
     _, told = running.communicate(timeout=60)
     assert running.returncode == 1, told.decode()
     assert b"Traceback" not in told
-    assert b"cannot be written" in told
+    assert b"cannot be written (File too large): make room; a model that was there is as it was" in told
     after = contents(tmp_path / "model")
     assert {name: after[name] for name in ("model.safetensors", "config.json", "README.md")} == {
         name: before[name] for name in ("model.safetensors", "config.json", "README.md")
     }
 
 
-def test_ctrl_c_says_how_to_resume_and_resuming_works(process, grapheme, numbers, tiny, tmp_path):
-    words = ["train", numbers, "--config", tiny, "--epochs", 40, "--out", tmp_path / "model"]
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_folder_that_cannot_be_written_is_told_of_before_training(
+    grapheme, refused, numbers, tiny, tmp_path, monkeypatch, number
+):
+    def refuse(*_, **__):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr("grapheme_nn.training.TemporaryFile", refuse)
+    monkeypatch.setattr("grapheme_nn.training.Trainer", None)  # is not asked for
+    way_out = "make room" if number == errno.ENOSPC else "name a folder that can be written with --out"
+    words = ["train", numbers, "--config", tiny, "--out", tmp_path / "model"]
+    refused(grapheme(*words), 1, f"model cannot be written (no): {way_out}")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "after"),
+    [(signal.SIGINT, 130, b"epoch 2/"), (signal.SIGTERM, 143, b"epoch 2/"), (signal.SIGINT, 130, b"held out")],
+)
+def test_ctrl_c_and_sigterm_say_how_to_resume_and_resuming_works(
+    process, grapheme, refused, numbers, tiny, tmp_path, number, code, after
+):
+    words = ["train", numbers, "--config", tiny, "--epochs", 400, "--out", tmp_path / "model"]
     running = process(*words)
     for line in running.stderr:
-        if b"epoch 2/" in line:
+        if after in line:
             break
-    running.send_signal(signal.SIGINT)
+    while not (tmp_path / "model" / ".lock").exists():  # only then signals are heard
+        sleep(0.01)
+    running.send_signal(number)
     _, told = running.communicate(timeout=60)
-    assert running.returncode == 130, told.decode()
+    assert running.returncode == code, told.decode()
     assert b"Traceback" not in told
     assert b"--resume" in told
-    again = grapheme(*words, "--resume")
-    assert again.exit_code == 0, again.output
-    assert "epoch 1/" not in again.stderr
+    assert (tmp_path / "model" / "checkpoint.safetensors").exists()
+    refused(grapheme(*words), 1, "holds a training that was stopped: continue it (--resume")
+    refused(grapheme(*words, "--seed", 3, "--resume"), 1, "train without resuming")
+    refused(grapheme(*words, "--epochs", 3, "--resume"), 1, "train without resuming")
+    again = process(*words, "--resume")
+    first = next(line for line in again.stderr if line.startswith(b"epoch "))
+    again.kill()
+    again.communicate()
+    assert (b"epoch 1/" in first) == (after == b"held out")
 
 
-def test_resuming_with_other_options_is_refused(grapheme, refused, numbers, tiny, tmp_path, model):
-    shutil.copytree(model, tmp_path / "model")
-    words = ["--config", tiny, "--seed", 3, "--out", tmp_path / "model", "--resume"]
-    refused(grapheme("train", numbers, *words), 1, "train without resuming")
+def test_a_second_training_into_the_same_folder_is_refused(process, grapheme, refused, numbers, tiny, tmp_path):
+    words = ["train", numbers, "--config", tiny, "--out", tmp_path / "model"]
+    running = process(*words, "--epochs", 4000)
+    for line in running.stderr:
+        if b"epoch 1/" in line:
+            break
+    refused(grapheme(*words, "--overwrite"), 1, "another training is writing into", "--out")
+    assert grapheme("predict", tmp_path / "model", given="12\n").exit_code == 0
+    running.kill()
+    running.communicate()
+    assert grapheme(*words, "--overwrite").exit_code == 0  # what was killed holds nothing
+
+
+@pytest.mark.parametrize(
+    ("device", "code", "says"),
+    [("abacus", 2, "--device abacus is no device"), ("meta", 1, "is not there: this machine has cpu")],
+)
+def test_a_device_that_is_not_there_is_refused(grapheme, refused, numbers, tmp_path, device, code, says):
+    refused(grapheme("train", numbers, "--device", device, "--out", tmp_path / "model"), code, says)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_device_is_chosen_by_name(grapheme, numbers, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "")  # is put back afterwards
+    words = ["--config", tiny, "--device", "cpu", "--out", tmp_path / "model"]
+    assert grapheme("train", numbers, *words).exit_code == 0
+    assert os.environ["ACCELERATE_TORCH_DEVICE"] == "cpu"
 
 
 def test_resuming_without_a_checkpoint_does_not_replace_a_model(grapheme, refused, numbers, tiny, tmp_path, model):
@@ -169,12 +236,35 @@ def test_resuming_without_a_checkpoint_does_not_replace_a_model(grapheme, refuse
     (tmp_path / "model" / "checkpoint.safetensors").unlink(missing_ok=True)
     before = contents(tmp_path / "model")
     words = ["--config", tiny, "--out", tmp_path / "model", "--resume"]
-    refused(grapheme("train", numbers, *words), 1, "there is nothing to resume")
+    refused(grapheme("train", numbers, *words), 1, "has ended (all epochs are done), so there is nothing to resume")
     assert contents(tmp_path / "model") == before
 
 
-def test_all_files_of_a_model_have_the_same_permissions(model):
-    assert len({file.stat().st_mode for file in model.iterdir() if file.is_file()}) == 1
+def test_the_permissions_of_all_files_are_those_that_the_user_wants(grapheme, numbers, tiny, tmp_path):
+    before = os.umask(0o027)
+    try:
+        assert grapheme("train", numbers, "--config", tiny, "--out", tmp_path / "model").exit_code == 0
+    finally:
+        os.umask(before)
+    assert {oct(file.stat().st_mode & 0o777) for file in (tmp_path / "model").iterdir()} == {"0o640"}
+
+
+def test_what_was_found_by_looking_and_what_teaches_nothing_is_told(grapheme, tiny, tmp_path):
+    rows = [f"{word}\t{' '.join(word)}" for word in ("abba", "baab", "abab", "aabb") * 10]
+    (tmp_path / "spelled.tsv").write_text("\n".join([*rows, "a\t" + "a b " * 40 + "a"]) + "\n")
+    words = ["--config", tiny, "--out", tmp_path / "model", "--epochs", 1]
+    result = grapheme("train", tmp_path / "spelled.tsv", "--dev", tmp_path / "spelled.tsv", *words)
+    assert "targets are symbols between spaces: target unit symbol\n" in result.stderr
+    assert settings(tmp_path / "model")["target_unit"] == "symbol"
+
+
+def test_a_model_says_which_file_it_was_made_from(grapheme, numbers, model):
+    saved = json.loads((model / "config.json").read_text())["data"]
+    assert saved["files"] == {"numbers.tsv": sha256(numbers.read_bytes()).hexdigest()}
+    assert (saved["pairs"], saved["dev_pairs"]) == (54, 6)
+    told = grapheme("info", model).stdout
+    for words in ("numbers.tsv", saved["sha256"], __version__, "all epochs are done"):
+        assert words in told
 
 
 def test_resuming_nothing_begins(grapheme, numbers, tiny, tmp_path):

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch_geometric.data import Data
 
+from grapheme_nn import GraphTransformNet, ModelConfig, texts_to_batch
 from grapheme_nn.objective.base import without_voids
 from grapheme_nn.objective.monotone import Monotone, monotone_alignment
 from grapheme_nn.objective.path import path_alignment
@@ -189,3 +190,14 @@ def test_a_batch_of_nothing_is_fine():
     assert monotone_alignment(torch.zeros(2, 0, 0), torch.zeros(2, 0), none).value.tolist() == [0, 0]
     assert monotone_alignment(torch.zeros(2, 0, 1), torch.zeros(2, 0), one).value.tolist() == [INF, INF]
     assert monotone_alignment(torch.zeros(0, 3, 2), torch.zeros(0, 3), none[:0]).mean == 0
+
+
+@pytest.mark.parametrize("cells", [1, 7, 1 << 22])
+def test_the_value_alone_is_that_of_the_comparison(monkeypatch, cells):
+    monkeypatch.setattr("grapheme_nn.objective.monotone._CELLS", cells)
+    model = GraphTransformNet(ModelConfig(labels=("a", "b"), width=16, hidden=8, layers=1)).eval()
+    predicted = model(texts_to_batch(["abc", "b", "cab", "a"]))
+    target = texts_to_batch(["ab", "", "bcb", "ababab"])
+    wanted = model.objective(predicted, target).value
+    assert wanted.isinf().tolist() == [False, False, False, True]
+    torch.testing.assert_close(model.objective.value(predicted, target), wanted.detach())

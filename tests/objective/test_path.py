@@ -242,7 +242,9 @@ def test_best_path_is_the_best_of_all_walks(seed, n, reach):
     assert found.label.size(1) == found.length.max()
 
 
-def test_scores_of_edges_are_scaled_products_of_a_vertex_and_a_later_slot():
+@pytest.mark.parametrize("together", [1, 4, 256])
+def test_scores_of_edges_are_scaled_products_of_a_vertex_and_a_later_slot(monkeypatch, together):
+    monkeypatch.setattr("grapheme_nn.nn.pointer._TOGETHER", together)
     generator = torch.Generator().manual_seed(0)
     query, key, end = (torch.randn(*shape, generator=generator) for shape in ((2, 6, 4), (2, 5, 4), (2, 6)))
     for reach in (1, 3, 5, 8):

@@ -87,7 +87,8 @@ def converging(name: str, pairs: Sequence[Pair], *, seed: int = 0) -> Row:
     shape = {"width": 64, "hidden": 48, "heads": 2, "layers": 1, "buckets": 64}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        net = GraphTransformNet(ModelConfig(labels_in(pairs, "codepoint"), parts=parts, dropout=0.0, **shape))  # type: ignore[arg-type]
+        labels = labels_in((pair.target for pair in pairs), "codepoint")
+        net = GraphTransformNet(ModelConfig(labels, parts=parts, dropout=0.0, **shape))  # type: ignore[arg-type]
     losses = list(islice(learn(net, pairs, torch.optim.Adam(net.parameters(), lr=LONG_RATE), clip=True), LONG))
     return _fell(f"{name}, {LONG} epochs", losses, count_right(net, pairs), len(pairs))
 

@@ -23,7 +23,7 @@ def small_net(
 ) -> GraphTransformNet:
     """A network for these pairs, with features where they have any, and a level of merged nodes."""
     sizes = {"width": 8, "hidden": 4, "heads": 2, "layers": 1, "buckets": 4, "hashes": 2, "parts": 2, "reach": 3}
-    labels, features = labels_in(pairs, "codepoint"), features_in(pairs)
+    labels, features = labels_in((pair.target for pair in pairs), "codepoint"), features_in(pairs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = ModelConfig(labels, features, loss=loss, morphs=morphs, dropout=dropout, **(sizes | shape))  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """The command `grapheme`, on typer. Nothing heavy is imported before it is needed: `--help` must answer at once."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -12,6 +13,10 @@ from grapheme_nn.cli.info import info
 from grapheme_nn.cli.predict import predict
 from grapheme_nn.cli.sentences import Sentences
 from grapheme_nn.cli.train import train
+
+# Read when torch is loaded. Threads that sleep while they wait leave the machine to others: beside another job, a
+# step of threads that wait busily can take twenty times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(cls=Sentences, add_completion=False, pretty_exceptions_enable=False)
 

@@ -31,7 +31,6 @@ def check(
     """
     if plot is not None:
         _check_plot(plot, what)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in `train`; read when torch is loaded
     os.environ["ACCELERATE_USE_CPU"] = "true"  # training steps too: differences are taken, and bits compared, on a CPU
     begun = perf_counter()
     from grapheme_nn.check.plot import save

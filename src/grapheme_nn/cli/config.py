@@ -4,7 +4,8 @@ import tomllib
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from grapheme_nn.cli.sentences import Unusable, WrongUse
 
@@ -67,7 +68,7 @@ def _changed(config: T, values: dict[str, Any], where: str) -> T:
 
 def _fitting(name: str, value: Any, wanted: Any, where: str) -> Any:
     """The value, if it is of the kind that the setting has."""
-    kinds = {getattr(wanted, "__origin__", wanted), *getattr(wanted, "__args__", ())}
+    kinds = _kinds(wanted)
     if tuple in kinds and isinstance(value, list) and all(isinstance(part, str) for part in value):
         return tuple(value)
     if type(value) in kinds or value in kinds:  # a type, or one of the words of a Literal
@@ -79,6 +80,12 @@ def _fitting(name: str, value: Any, wanted: Any, where: str) -> Any:
 
 def _named(wanted: Any) -> str:
     """A type in words: `float | None` is a number."""
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
-    parts = getattr(wanted, "__args__", (wanted,))
-    return " or ".join(words.get(part, repr(part)) for part in parts if part is not type(None))
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", tuple: "a list"}
+    return " or ".join(words.get(kind, repr(kind)) for kind in _kinds(wanted) if kind is not type(None))
+
+
+def _kinds(wanted: Any) -> list[Any]:
+    """The types, and the words of a Literal, that a type allows."""
+    if isinstance(wanted, UnionType) or get_origin(wanted) is Union:
+        return [kind for part in get_args(wanted) for kind in _kinds(part)]
+    return list(get_args(wanted)) if get_origin(wanted) is Literal else [get_origin(wanted) or wanted]

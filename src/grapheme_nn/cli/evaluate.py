@@ -59,10 +59,10 @@ def evaluate(
         models.check_pairs(pairs, data)
         predicted: Any
         predicted, scores = models.transform(pairs, data, batch_size, scores=wrong is not None)
-        targets: list[Any] = [pair.target for pair in pairs]
+        targets: list[Any] = models.models[0].as_targets([pair.target for pair in pairs])
         found = figures.evaluate(predicted, targets, models.target_unit)
         confusions = figures.confusions(predicted, targets, models.target_unit)[:errors] if errors else []
-        rows = [] if wrong is None else wrong_rows(pairs, predicted, scores or [], models.target_unit)
+        rows = [] if wrong is None else wrong_rows(pairs, targets, predicted, scores or [], models.target_unit)
         write = json_line if models.has_graphs or (wrong is not None and wrong.suffix == ".jsonl") else tsv_line
         if file is not None:
             file.writelines(f"{write(row)}\n".encode(errors="backslashreplace") for row in rows)
@@ -90,13 +90,20 @@ def evaluate(
 
 
 def wrong_rows(
-    pairs: Sequence[Pair], predicted: Sequence[str | Graph], scores: Sequence[float], unit: Any
+    pairs: Sequence[Pair],
+    targets: Sequence[str | Graph],
+    predicted: Sequence[str | Graph],
+    scores: Sequence[float],
+    unit: Any,
 ) -> list[dict[str, Any]]:
-    """Input, target, prediction and score of each pair that is wrong, those the model was surest of first."""
+    """Input, target, prediction and score of each pair that is wrong, those the model was surest of first.
+
+    What is wrong is decided by `targets`, those of the pairs as a model makes them.
+    """
     rows = [
         {"input": _plain(pair.input), "target": _plain(pair.target), "prediction": _plain(made), "score": score}
-        for pair, made, score in zip(pairs, predicted, scores, strict=True)
-        if not _is_right(made, pair.target, unit)
+        for pair, target, made, score in zip(pairs, targets, predicted, scores, strict=True)
+        if not _is_right(made, target, unit)
     ]
     return sorted(rows, key=lambda row: -row["score"])
 

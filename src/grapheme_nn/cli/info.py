@@ -36,7 +36,9 @@ def info(
             rows["threshold"] = " ".join(f"{value:.4f}" for value in best["threshold"])
             rows["merged"] = f"{best['merged']:,} of {best['nodes']:,} nodes in that epoch"
     # What both know of, such as the width, is the same.
-    settings = config["model"] | config.get("training", {})
+    settings = {name: config[name] for name in ("format", "library") if name in config}
+    for part in ("data", "result", "model", "training"):
+        settings |= config.get(part, {})
     rows |= {name.replace("_", " "): _shown(value) for name, value in settings.items()}
     width = max(map(len, rows))
     for name, value in rows.items():

@@ -21,7 +21,7 @@ class Report:
         if console.is_terminal:
             columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}")
             self._bar = Bar(*columns, console=console)
-            self._task = self._bar.add_task("training", total=None, figures="")
+            self._task = self._bar.add_task("training", total=1.0, figures="")
 
     def __enter__(self) -> "Report":
         if self._bar:
@@ -35,11 +35,14 @@ class Report:
     def __call__(self, progress: "Progress") -> None:
         epoch = f"epoch {progress.epoch}/{progress.epochs}"
         if self._bar:
-            done = (progress.epoch - 1) * progress.steps + progress.step
-            total = progress.epochs * progress.steps
-            self._bar.update(self._task, description=epoch, completed=done, total=total, figures=figures(progress))
+            self._bar.update(self._task, description=epoch, completed=progress.done, figures=figures(progress))
         elif progress.step == progress.steps:
             say(f"{epoch}  {figures(progress)}")
+        for note in progress.notes:
+            if self._bar:
+                self._bar.console.print(note, markup=False, highlight=False, soft_wrap=True)
+            else:
+                say(note)
 
 
 def figures(progress: "Progress") -> str:

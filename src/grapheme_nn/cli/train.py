@@ -1,8 +1,10 @@
 """`grapheme train`: from a file of pairs to the folder of a model."""
 
+import errno
 import json
 import os
 from enum import StrEnum
+from hashlib import file_digest
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +13,7 @@ import typer
 
 from grapheme_nn.cli.options import Columns, SkipBadLines
 from grapheme_nn.cli.sentences import Unusable, WrongUse, say
+from grapheme_nn.cli.stopping import Stopped, Stopping
 from grapheme_nn.data import Graph, Pair, hold_out, overlap, read_pairs
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 # The units as `graph` has them, which would take torch along.
 Unit = StrEnum("Unit", ["codepoint", "cluster", "decomposed", "symbol"])
 LONGEST_LINE = 2_000  # of a command that is shown
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk, a quota or a limit says where there is no room
 Preset = StrEnum("Preset", ["small", "base"])
 
 
@@ -49,6 +53,9 @@ def train(
     minutes: Annotated[float | None, typer.Option(help="Learn for so long and no longer.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps; without it, the fastest there is.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same model.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was ended early.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is in FOLDER.")] = False,
@@ -58,9 +65,6 @@ def train(
 
     Example: grapheme train pairs.tsv --dev dev.tsv --out model
     """
-    # Read when torch is loaded. Threads that sleep while they wait leave the machine to others: beside another job, a
-    # step of threads that wait busily can take twenty times as long.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     out = out or Path("runs") / data.stem
     if resume and overwrite:
         raise WrongUse("--resume continues a training and --overwrite replaces it: choose one of them")
@@ -68,8 +72,12 @@ def train(
         raise WrongUse(f"--minutes must be above 0, but is {minutes:g}")
     pairs = _read(data, columns, skip_bad_lines)
     held = None if dev is None else _read(dev, columns, skip_bad_lines)
-    _check_out(out, resume, overwrite)
     from grapheme_nn.cli.config import resolve
+    from grapheme_nn.training import check_folder
+
+    check_folder(out, resume=resume, overwrite=overwrite)
+    if device is not None:
+        _choose_device(device)
 
     options = {
         "loss": loss,
@@ -87,39 +95,44 @@ def train(
         pairs, held = _held_out(data, pairs, settings.seed)
     elif shared := overlap(pairs, held):
         say(f"warning: {shared:,} of {len(held):,} pairs of {dev} are in {data} too, so the dev figures flatter")
-    _run(pairs, held, settings, out, resume)
+    how = {"resume": resume, "overwrite": overwrite, "files": _digests([data] if dev is None else [data, dev])}
+    _run(pairs, held, settings, out, how)
 
 
-def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path, resume: bool) -> None:
+def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path, how: dict[str, Any]) -> None:
+    from grapheme_nn.checkpoint import FILE
     from grapheme_nn.cli.progress import Report
     from grapheme_nn.model_folder import ModelError
+    from grapheme_nn.training import Progress
     from grapheme_nn.training import train as train_model
 
+    def progress(now: Progress) -> None:
+        report(now)
+        stopping.check()
+
     try:
-        with Report() as report:
-            result = train_model(pairs, dev, settings, out, resume=resume, progress=report)
+        with Report() as report, Stopping() as stopping:
+            result = train_model(pairs, dev, settings, out, progress=progress, **how)
     except ModelError:
         raise
-    except ValueError as error:
+    except (ValueError, FloatingPointError) as error:
         raise Unusable(f"these settings do not work: {error}") from None
     except OSError as error:
-        raise Unusable(f"{out} cannot be written ({error}): make room; a model that was there is as it was") from None
-    except KeyboardInterrupt:
-        say(f"stopped: the same command with --resume continues from what is in {out}")
-        raise typer.Exit(130) from None
-    for warning in result.warnings:
-        say(f"warning: {warning}")
-    if result.not_covered:
-        longer = f"their targets are more than {result.parts} times as long as their inputs"
-        say(f"{result.not_covered:,} pairs taught nothing: {longer}")
+        way_out = "make room" if error.errno in FULL else "name a folder that can be written with --out"
+        sentence = f"{out} cannot be written ({error.strerror}): {way_out}; a model that was there is as it was"
+        raise Unusable(sentence) from None
+    except (Stopped, KeyboardInterrupt) as stop:
+        continues = f"the same command with --resume continues from what is in {out}"
+        say(f"stopped: {continues if (out / FILE).exists() else 'nothing was learned yet'}")
+        raise typer.Exit(stop.code if isinstance(stop, Stopped) else 130) from None
     if result.learned_nothing:
         raise Unusable(
             f"nothing was learned: not one of {len(dev):,} dev pairs came out right in {result.epochs} epochs; "
             f"look at the pairs, or train longer (--epochs); the model is in {out} all the same"
         )
     say(
-        f"dev exact match {result.best_dev_exact_match:.2%} in epoch {result.best_epoch} of {result.epochs}, "
-        f"{result.seconds:,.0f} s, {result.parameters:,} parameters: the model is in {out}"
+        f"ended after {result.seconds:,.0f} s: {result.ended}; dev exact match {result.best_dev_exact_match:.2%} in "
+        f"epoch {result.best_epoch} of {result.epochs}, {result.parameters:,} parameters: the model is in {out}"
     )
     say(f"use it: {_use(pairs, out)}")
 
@@ -181,19 +194,30 @@ def _side(side: str | Graph) -> str:
     return preview(side) if isinstance(side, Graph) else repr(side)
 
 
-def _check_out(out: Path, resume: bool, overwrite: bool) -> None:
-    """Before hours of work: can the model be written there, and is nothing lost?"""
-    if out.exists() and not out.is_dir():
-        raise Unusable(f"{out} is a file: name a folder with --out")
-    if not (out / "model.safetensors").exists() or overwrite:
-        return
-    if not resume:
-        raise Unusable(f"{out} holds a model already: name another folder with --out, or give --resume or --overwrite")
-    if not (out / "checkpoint.safetensors").exists():
-        raise Unusable(
-            f"{out} holds a model but no checkpoint, so there is nothing to resume: name another folder with --out, "
-            "or give --overwrite in place of --resume"
-        )
+def _choose_device(name: str) -> None:
+    """Tell Accelerate which device to train on, if it is there."""
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise WrongUse(f"--device {name} is no device: give cpu, cuda, cuda:1 or mps") from None
+    there = torch.accelerator.current_accelerator(check_available=True)
+    kinds = ["cpu"] if there is None else ["cpu", there.type]
+    if device.type not in kinds or (device.type != "cpu" and (device.index or 0) >= torch.accelerator.device_count()):
+        raise Unusable(f"--device {name} is not there: this machine has {' and '.join(kinds)}")
+    os.environ["ACCELERATE_TORCH_DEVICE"] = name
+
+
+def _digests(files: list[Path]) -> dict[str, str]:
+    """The SHA-256 of each file by its name; empty of what can be read but once."""
+    digests = {}
+    for path in files:
+        digests[path.name] = ""
+        if path.is_file():
+            with path.open("rb") as file:
+                digests[path.name] = file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def _plain(value: object) -> object:

@@ -75,9 +75,8 @@ def choose_parts(needed: Integers, share: float = 0.995) -> int:
     return max(1, int(ordered[int(np.ceil(share * ordered.size)) - 1]))
 
 
-def labels_in(pairs: Sequence[Pair], unit: Unit) -> tuple[str, ...]:
-    """The units, or labels, of all targets, in order."""
-    sides = (pair.target for pair in pairs)
+def labels_in(sides: Iterable[str | Graph], unit: Unit) -> tuple[str, ...]:
+    """The units, or labels, of all inputs or all targets, in order."""
     return tuple(
         sorted({part for side in sides for part in (side.nodes if isinstance(side, Graph) else units_of(side, unit))})
     )

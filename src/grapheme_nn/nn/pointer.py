@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+_TOGETHER = 256  # vertices whose products with all keys in their reach are one matrix
+
 
 class NextPointer(nn.Module):
     r"""Where a walk through the slots goes from each of them (pointer network: Vinyals et al., 2015).
@@ -43,13 +45,17 @@ def band(query: Tensor, key: Tensor, end: Tensor, reach: int) -> Tensor:
 
     Returns [B, s + 1, 1 + reach]; entries beyond the last slot are 0 and are masked by `band_log_softmax`.
     """
-    batch, slots, _ = key.shape
-    # In rows of s + reach columns, vertex i + o of row i stands one further right in every row: a diagonal band is a
-    # strided view. The first column is vertex 1.
-    product = nn.functional.pad(query @ key.transpose(1, 2), (0, reach)) * query.size(-1) ** -0.5
-    width = slots + reach
-    diagonal = product.as_strided((batch, slots + 1, reach), ((slots + 1) * width, width + 1, 1))
-    return torch.cat([end[:, :, None], diagonal], 2)
+    batch, vertices, _ = query.shape
+    key = nn.functional.pad(key, (0, 0, 0, reach)) * query.size(-1) ** -0.5
+    bands = []
+    for start in range(0, vertices, _TOGETHER):
+        some = query[:, start : start + _TOGETHER]
+        rows, width = some.size(1), some.size(1) - 1 + reach
+        product = some @ key[:, start : start + width].mT
+        # The first column of each row is the vertex after it, one further right in every row: a diagonal band is a
+        # strided view.
+        bands.append(product.as_strided((batch, rows, reach), (rows * width, width + 1, 1)))
+    return torch.cat([end[:, :, None], torch.cat(bands, 1)], 2)
 
 
 def band_log_softmax(score: Tensor, mask: Tensor) -> Tensor:

@@ -66,17 +66,22 @@ class Objective(ABC):
     predicts_next: ClassVar[bool] = False  # whether the network must predict which slot follows which
     has_void: ClassVar[bool] = True  # whether a slot may be nothing
     done: float = 1.0  # the share of a training that is done, which the loop tells: plans with edges begin soft
+    value_has_plan: ClassVar[bool] = True  # whether a value alone takes the memory of a plan, of slots x target nodes
     compares_edges: ClassVar[bool] = False  # whether targets may be graphs whose edges are predicted
 
     def __call__(self, predicted: PredictedGraph, target: Data) -> Comparison:
         """Compare with target graphs: a PyG batch with `x` int64 and `edge_index`."""
-        targets = Targets.of(target)
-        if targets.mask.size(0) != predicted.mask.size(0):
-            counts = f"{predicted.mask.size(0)} predicted graphs and {targets.mask.size(0)} targets"
-            raise ValueError(f"there are {counts}: an objective compares them pairwise")
-        found = self.align(predicted, targets)
-        # Where a slot had to become what it cannot: inf, and no gradient. What is nan stays nan.
-        return Comparison(torch.where(found.value >= -NEVER / 2, torch.inf, found.value), found.plan)
+        found = self.align(predicted, _pairwise(predicted, target))
+        return Comparison(_possible(found.value), found.plan)
+
+    @torch.no_grad()
+    def value(self, predicted: PredictedGraph, target: Data) -> Tensor:
+        """The value of each comparison alone, without its plan and without gradient: [B]."""
+        return _possible(self.value_alone(predicted, _pairwise(predicted, target)))
+
+    def value_alone(self, predicted: PredictedGraph, targets: Targets) -> Tensor:
+        """The value of `align`, for objectives that have it in less memory than the plan."""
+        return self.align(predicted, targets).value
 
     @abstractmethod
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
@@ -96,6 +101,19 @@ class Objective(ABC):
     def needed_slots(self, target: Integers) -> int:
         """How many slots a target needs, whose nodes are `target` int64 [m]."""
         return target.size
+
+
+def _pairwise(predicted: PredictedGraph, target: Data) -> Targets:
+    targets = Targets.of(target)
+    if targets.mask.size(0) != predicted.mask.size(0):
+        counts = f"{predicted.mask.size(0)} predicted graphs and {targets.mask.size(0)} targets"
+        raise ValueError(f"there are {counts}: an objective compares them pairwise")
+    return targets
+
+
+def _possible(value: Tensor) -> Tensor:
+    """inf, and no gradient, where a slot had to become what it cannot. What is nan stays nan."""
+    return torch.where(value >= -NEVER / 2, torch.inf, value)
 
 
 def without_voids(label: Tensor, graph: Morph | None = None) -> Decoded:
@@ -124,10 +142,10 @@ def _contracted(there: Tensor, graph: Morph) -> Tensor:
     return torch.from_numpy(np.stack(found.tocoo().coords).astype(np.int64)).to(there.device)
 
 
-def masked_match(predicted: PredictedGraph, targets: Targets) -> Tensor:
+def masked_match(predicted: PredictedGraph, targets: Targets, slots: slice = slice(None)) -> Tensor:
     """`PredictedGraph.match` [B, s, m], -inf in the padding of slots and of target nodes."""
-    there = predicted.mask[:, :, None] & targets.mask[:, None, :]
-    return torch.where(there, predicted.match(targets), -torch.inf)
+    there = predicted.mask[:, slots, None] & targets.mask[:, None, :]
+    return torch.where(there, predicted.match(targets, slots), -torch.inf)
 
 
 def exact_dtype(tensor: Tensor) -> torch.dtype:

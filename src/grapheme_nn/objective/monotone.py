@@ -10,6 +10,7 @@ from grapheme_nn.objective.edges import Start, align_with_edges
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
 INSERTION = 20.0  # what a target node costs that no slot can become
+_CELLS = 1 << 22  # so many pairs of slots and target nodes are looked at together where no plan is wanted
 
 
 class Monotone(Objective):
@@ -21,6 +22,7 @@ class Monotone(Objective):
     """
 
     compares_edges = True
+    value_has_plan = False
 
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
         if predicted.candidates is not None:
@@ -28,6 +30,23 @@ class Monotone(Objective):
         # A slot that is not there is void for free.
         void = torch.where(predicted.mask, predicted.label_log_prob[:, :, VOID], 0)
         return monotone_alignment(masked_match(predicted, targets), void, targets.length)
+
+    def value_alone(self, predicted: PredictedGraph, targets: Targets) -> Tensor:
+        """The forward recursion alone, some slots at a time: O(s m) time, O(m) memory."""
+        if predicted.candidates is not None:
+            return self.align(predicted, targets).value
+        exact, (batch, m) = exact_dtype(predicted.label_log_prob), targets.mask.shape
+        void = torch.where(predicted.mask, predicted.label_log_prob[:, :, VOID], 0).T.to(exact)  # [s, B]
+        reached = void.new_full((m + 1, batch), -torch.inf)
+        reached[0] = 0
+        together = max(1, _CELLS // max(1, batch * m))
+        for start in range(0, void.size(0), together):
+            label = masked_match(predicted, targets, slice(start, start + together)).permute(1, 2, 0)
+            for keep, spell in zip(void[start : start + together], label.to(exact).contiguous(), strict=True):
+                spelled = reached[:-1] + spell
+                reached = reached + keep
+                torch.logaddexp(reached[1:], spelled, out=reached[1:])
+        return -reached.gather(0, targets.length[None])[0].to(predicted.label_log_prob.dtype)
 
     def _plan(self, targets: Targets, cost: Tensor, void: Tensor, heat: float, start: Start) -> tuple[Tensor, Start]:
         """The posterior of all plans that keep the order, at these costs."""

@@ -1,0 +1,43 @@
+"""One training at a time in a folder: a lock that ends with the process that holds it, however that ends."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from grapheme_nn.model_folder import ModelError
+
+FILE = ".lock"  # stays when the lock is gone: another process may be about to take it
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder, which is made where it is missing; a `ModelError` where another process holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / FILE).open("ab") as file:
+        try:
+            _lock(file.fileno())
+        except (BlockingIOError, PermissionError):
+            way_out = "wait for its end, or name another folder (--out)"
+            raise ModelError(f"another training is writing into {folder}: {way_out}") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
+            # This file system has no locks: a training without one is better than none.
+        yield
+
+
+if os.name == "nt":
+
+    def _lock(file: int) -> None:
+        import msvcrt
+
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+
+else:
+
+    def _lock(file: int) -> None:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
