@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Batch, Data
+from torch_geometric.utils import to_undirected
 
 from grapheme_nn import is_acyclic
-from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, history
+from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, Tour, history
 
 CHANNELS = 4
 OPERATORS = {
@@ -21,10 +22,31 @@ OPERATORS = {
     "local_pool": lambda: LocalPool(CHANNELS, 0.7),
     "split": lambda: Split(CHANNELS, 2),
     "rewire": lambda: Rewire(CHANNELS, 2),
+    "tour": lambda: Tour(CHANNELS),
+    "lift": lambda: Lift(CHANNELS),
+}
+UNDIRECTED = {
+    "merge_soft": lambda: Merge(0.6, estimator="soft", temperature=0.3, acyclic=False),
+    "merge_straight_through": lambda: Merge(0.6, temperature=0.3, acyclic=False),
+    "merge_gumbel": lambda: Merge(0.6, estimator="gumbel", temperature=0.3, candidates="all", acyclic=False),
+    "merge_reinforce": lambda: Merge(0.6, estimator="reinforce", temperature=0.3, acyclic=False),
+    "soft_pool": lambda: SoftPool(CHANNELS, 3),
+    "local_pool": lambda: LocalPool(CHANNELS, 0.7, acyclic=False),
+    "split": lambda: Split(CHANNELS, 2, acyclic=False),
+    "rewire": lambda: Rewire(CHANNELS, 2, acyclic=False),
     "lift": lambda: Lift(CHANNELS),
 }
 FIRST = [name for name in OPERATORS if name != "lift"]  # there must be a change that Lift takes back
-HARD_IN_EVAL = {"merge_soft", "merge_straight_through", "merge_gumbel", "merge_reinforce", "split", "rewire", "lift"}
+HARD_IN_EVAL = {
+    "merge_soft",
+    "merge_straight_through",
+    "merge_gumbel",
+    "merge_reinforce",
+    "split",
+    "rewire",
+    "tour",
+    "lift",
+}
 
 
 def chain(n=7):
@@ -48,9 +70,9 @@ def features(n, seed):
 GRAPHS = {"chain": chain, "dag": dag, "batch": lambda: Batch.from_data_list([chain(), dag(), chain(1), chain(4)])}
 
 
-def operators(*names):
+def operators(*names, among=OPERATORS):
     torch.manual_seed(0)
-    return [OPERATORS[name]().double() for name in names]
+    return [among[name]().double() for name in names]
 
 
 def one_by_one(modules, data):
@@ -154,7 +176,42 @@ def test_every_operator_after_every_other_and_once_more(first, graph, training):
     for second in OPERATORS:
         check([first, second], graph, training)
         if graph == "batch":
-            check([first, second, first], graph, training)
+            check([first, second] * 2, graph, training)
+
+
+def adjacency(graph):
+    A = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+    return A.index_put(tuple(graph.edge_index), graph.edge_weight.detach(), accumulate=True)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+@pytest.mark.parametrize("first", [name for name in UNDIRECTED if name != "lift"])
+def test_every_operator_after_every_other_and_once_more_keeps_a_graph_undirected(first, training):
+    for second in UNDIRECTED:
+        data = GRAPHS["batch"]()
+        data.edge_index = to_undirected(data.edge_index)
+        data.x.requires_grad_()
+        modules = [module.train(training) for module in operators(*[first, second] * 2, among=UNDIRECTED)]
+        steps = one_by_one(modules, data)
+        for step in steps:
+            A = adjacency(step)
+            torch.testing.assert_close(A, A.T)
+        product = reduce(torch.matmul, (step.assignment.dense().double() for step in steps))
+        check_graphs(steps[-1], data, product)
+        (steps[-1].x.sin().sum() + steps[-1].edge_weight.square().sum()).backward()
+        assert data.x.grad.isfinite().all()
+        assert data.x.grad.any()
+
+
+@pytest.mark.parametrize("name", ["merge_straight_through", "local_pool", "split", "rewire", "tour"])
+def test_a_cycle_is_refused_always_whatever_the_features(name):
+    path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    way_out = "takes DAGs alone: turn or remove an edge of it" + ("$" if name == "tour" else ", or set acyclic=False$")
+    for training in (True, False):
+        (module,) = operators(name)
+        for seed in range(100):
+            with pytest.raises(ValueError, match=way_out):
+                module.train(training)(features(3, seed), path)
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])

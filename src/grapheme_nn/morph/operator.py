@@ -18,6 +18,7 @@ class Operator(nn.Module):
     """
 
     channels: int = 0  # d, where the operator was made for a number of channels
+    acyclic: bool = False  # whether it takes DAGs alone
 
     def forward(
         self,
@@ -37,6 +38,12 @@ class Operator(nn.Module):
                     f"x is {graph.x.dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
                     "convert one of them with .to()"
                 )
+        if self.acyclic and not graph.is_dag:
+            way_out = ", or set acyclic=False" if "acyclic" in signature(type(self)).parameters else ""
+            raise ValueError(
+                f"edge_index has a cycle (every undirected graph has), but this {type(self).__name__} takes DAGs "
+                f"alone: turn or remove an edge of it{way_out}"
+            )
         return self.change(graph)
 
     def reset_parameters(self) -> None:
