@@ -174,6 +174,9 @@ def check_graph(x: object, edge_index: Tensor | None, edge_weight: Tensor | None
     check_edges(edge_index, x.size(0))
     if edge_weight is not None:
         check_weights(edge_index, edge_weight)
+        if not bool(edge_weight.isfinite().all()):
+            wrong = int((~edge_weight.isfinite()).nonzero()[0, 0])
+            raise ValueError(f"edge_weight must be finite, but is {float(edge_weight[wrong])} at edge {wrong}")
     if batch is None:
         return
     same_device("batch", batch, "x", x)

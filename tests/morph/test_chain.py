@@ -251,6 +251,25 @@ def test_a_morph_shows_what_it_is_and_becomes_a_graph_of_pyg_again():
     torch.testing.assert_close(Split(CHANNELS, 1).double()(again).x.shape, result.x.shape)
 
 
+def test_existence_travels_through_pyg_and_must_be_a_probability():
+    data = chain()
+    data.existence = torch.linspace(0, 1, 7).double()
+    torch.testing.assert_close(Split(CHANNELS, 1).double()(data).as_data().existence, data.existence)
+    data.existence[3] = 2
+    with pytest.raises(ValueError, match=r"existence must lie in \[0, 1\], but ranges from 0.0 to 2.0"):
+        Split(CHANNELS, 1).double()(data)
+
+
+def test_weights_may_be_negative_since_operators_are_linear_in_them_but_must_be_finite():
+    (merge,) = operators("merge_straight_through")
+    weight = torch.tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0], dtype=torch.float64)
+    one, other = (merge.eval()(features(7, 0), chain().edge_index, sign * weight) for sign in (1, -1))
+    torch.testing.assert_close(one.edge_weight, -other.edge_weight)
+    weight[2] = torch.nan
+    with pytest.raises(ValueError, match="edge_weight must be finite, but is nan at edge 2"):
+        merge(features(7, 0), chain().edge_index, weight)
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_operator_shows_its_settings_and_begins_anew(name):
     (module,) = operators(name)

@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from grapheme_nn.dag import check_graph, check_types
 from grapheme_nn.morph.base import Morph
+from grapheme_nn.probabilities import check_range
 
 
 class Operator(nn.Module):
@@ -79,7 +80,10 @@ def as_graph(
 ) -> Morph:
     """A graph before any change, checked, with int64 indices in memory order; `more` are other fields of it."""
     if isinstance(x, Data):
-        edge_type = x.get("edge_type")
+        edge_type, existence = x.get("edge_type"), x.get("existence")
+        if existence is not None:
+            check_range("existence", existence, 1.0)
+            more["existence"] = existence
         x, edge_index, edge_weight, batch = x.x, x.edge_index, x.get("edge_weight"), x.get("batch")
     check_graph(x, edge_index, edge_weight, batch)
     assert edge_index is not None
