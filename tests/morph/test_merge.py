@@ -289,6 +289,15 @@ def test_soft_merging_keeps_a_text_acyclic(text, seed, reach):
     assert is_acyclic(morph.edge_index, morph.x.size(0))
 
 
+def test_a_cold_soft_merge_weighed_by_existence_is_what_eval_gives_and_without_it_is_not():
+    merge = Merge(0.9, estimator="soft", temperature=1e-3, reach=6)
+    soft, hard = merge(chain_features(), CHAIN), merge.eval()(chain_features(), CHAIN)
+    y, wanted = (soft.x + 1).tanh(), (hard.x + 1).tanh().sum(0)  # what a bias does to a node that has faded
+    assert hard.existence is None
+    torch.testing.assert_close((y * soft.existence[:, None]).sum(0), wanted)
+    assert not torch.allclose(y.sum(0), wanted, atol=0.5)
+
+
 @pytest.mark.parametrize("candidates", ["edges", "all"])
 def test_gradients_of_soft_merging_are_exact(candidates):
     torch.manual_seed(0)

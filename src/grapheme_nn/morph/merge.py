@@ -47,7 +47,9 @@ class Merge(Operator):
       up, and S[i, j] = (1 - g_j) M[i, j] / (sum of column j of M): the probability of being a head, times a mean.
       Every node heads a cluster, so the number of nodes stays, and what is no head fades to zero. An edge weighs what
       is expected over all outcomes: a chain stays a DAG, with edges that skip nodes; elsewhere outcomes may disagree on
-      which of two heads comes first, and then there is a cycle, though every single outcome is a DAG.
+      which of two heads comes first, and then there is a cycle, though every single outcome is a DAG. **What it trains
+      on is not what `eval()` gives**, so accuracy there may fall with the loss: weigh nodes by `existence` wherever
+      they are counted, and lower `temperature` as training goes on; or use another estimator (docs/estimators.md).
     - `straight_through` (Bengio et al., 2013): hard and without chance as in `eval()`, with the gradient of `soft`,
       whose column j counts for the cluster that j is in: so a cluster feels the members it might win or lose, and the
       heads it might fall into.
