@@ -22,6 +22,7 @@ from grapheme_nn import (
     texts_to_batch,
     topological_order,
 )
+from grapheme_nn.dag import breadth_first, near_pairs
 
 every_text = st.text(st.characters(exclude_categories=()))  # all planes, lone surrogates included
 hard_texts = [
@@ -181,6 +182,31 @@ def test_order_does_not_depend_on_the_order_of_the_edges(graph, random):
     if is_acyclic(edges_of(pairs), n):
         shuffled = random.sample(pairs, len(pairs))
         assert torch.equal(topological_order(edges_of(pairs), n), topological_order(edges_of(shuffled), n))
+
+
+@given(edge_lists, st.randoms())
+def test_breadth_first_each_component_is_a_run_of_nodes_that_begin_at_an_end(graph, random):
+    n, pairs = graph
+    order = breadth_first(edges_of(pairs), n)
+    assert torch.equal(order, breadth_first(edges_of(random.sample(pairs, len(pairs))).flip(0), n))
+    reference = nx.Graph(pairs)
+    reference.add_nodes_from(range(n))
+    runs = sorted(nx.connected_components(reference), key=min)
+    for run in runs:
+        own, order = order[: len(run)].tolist(), order[len(run) :]
+        distance = nx.single_source_shortest_path_length(reference, own[-1])
+        assert [distance[node] for node in own] == sorted(distance.values(), reverse=True)
+        assert distance[min(run)] == nx.eccentricity(reference.subgraph(run), min(run))
+    assert not order.numel()
+
+
+@given(edge_lists, st.integers(0, 3))
+def test_near_pairs_are_as_far_apart_as_networkx_says(graph, hops):
+    n, pairs = graph
+    reference = nx.Graph(pairs)
+    reference.add_nodes_from(range(n))
+    near = [(i, j) for i, far in nx.all_pairs_shortest_path_length(reference, hops) for j in far if i != j]
+    assert list(map(tuple, near_pairs(edges_of(pairs), n, hops).T.tolist())) == sorted(near)
 
 
 def test_levels_of_text_count_from_each_start():

@@ -199,6 +199,25 @@ def test_texts_become_graphs_and_graphs_texts(tmp_path, task):
     assert all(type(output) is type(pair.target) for output, pair in zip(outputs, pairs, strict=False))
 
 
+def fans(count):
+    """Chains of 6 to 8 nodes whose first node becomes the operand of all others: some of them are far from it."""
+    random, found = Random(0), {}
+    while len(found) < count:
+        nodes = tuple(random.choices("abcd", k=random.randint(6, 8)))
+        chain = Graph(nodes, tuple((at, at + 1, 0) for at in range(len(nodes) - 1)))
+        found[chain] = Pair(chain, Graph(nodes, tuple((0, at, 0) for at in range(1, len(nodes)))))
+    return list(found.values())
+
+
+@pytest.mark.parametrize(("hops", "most_right"), [(0, 20), (2, 0)])
+def test_with_hops_0_edges_are_learned_between_nodes_that_are_far_apart(tmp_path, hops, most_right):
+    pairs = fans(120)
+    train(pairs[:100], [], replace(TINY, width=16, hidden=8, epochs=6, parts=1, hops=hops), tmp_path)
+    outputs = GraphTransformNet.load(tmp_path).transform([pair.input for pair in pairs[100:]])
+    right = sum(is_isomorphic(output, pair.target) for output, pair in zip(outputs, pairs[100:], strict=True))
+    assert 0.9 * most_right <= right <= most_right
+
+
 def grapheme(*words, given=None):
     return CliRunner().invoke(app, [str(word) for word in words], input=given)
 

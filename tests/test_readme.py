@@ -1,18 +1,19 @@
-"""Every Python example of the README and of docs/graphs.md runs, and what it shows comes out."""
+"""Every Python example of the README and of the docs runs, and what it shows comes out."""
 
 import re
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+from torch_geometric.utils import is_undirected
 
 from grapheme_nn import MORPHS, OBJECTIVES, TrainConfig, train
 from grapheme_nn.data import generate, read_pairs
 
 ROOT = Path(__file__).parent.parent
-BLOCKS, GRAPHS = (
+BLOCKS, GRAPHS, MORPH_BLOCKS = (
     re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
-    for name in ("README.md", "docs/graphs.md")
+    for name in ("README.md", "docs/graphs.md", "docs/morphs.md")
 )
 # What tells each example from the others.
 MARKS = {
@@ -80,6 +81,13 @@ def test_the_readme_chains_operators_in_a_pyg_model(capsys):
     run("chain")
     shown = capsys.readouterr().out
     assert "Morph(4 nodes, 4 edges, 8 channels, 2 graphs) Assignment(10 -> 4," in shown
+
+
+def test_the_guide_to_morphs_merges_an_undirected_graph():
+    names = {}
+    exec(compile(MORPH_BLOCKS[0], "docs/morphs.md", "exec"), names)
+    assert names["y"].shape == (1, 16)
+    assert is_undirected(names["coarse"].edge_index, num_nodes=names["coarse"].num_nodes)
 
 
 def test_the_readme_changes_a_graph(capsys):

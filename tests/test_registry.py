@@ -1,6 +1,7 @@
 """What can be added to is added in one place: a class in a test becomes a loss or a morph of the command."""
 
 import json
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -8,13 +9,24 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from grapheme_nn import MORPHS, OBJECTIVES, Comparison, GraphTransformNet, ModelConfig, Objective, Operator
+from grapheme_nn import (
+    MORPHS,
+    OBJECTIVES,
+    Comparison,
+    GraphTransformNet,
+    ModelConfig,
+    Objective,
+    Operator,
+    morph,
+    objective,
+)
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.check import gradient_report
 from grapheme_nn.cli import app
 from grapheme_nn.data import Pair
 from grapheme_nn.registry import Registry
 
+DOCS = Path(__file__).parents[1] / "docs"
 TINY = "epochs = 2\nwidth = 16\nhidden = 16\nlayers = 1\nheads = 2\nlearning_rate = 0.01\n"
 
 
@@ -107,8 +119,23 @@ def test_a_model_whose_loss_nobody_registered_is_refused_in_a_sentence(files, mi
 
 def test_help_lists_what_is_built_in():
     shown = " ".join(grapheme("train", "--help").stdout.replace("│", " ").split())
-    assert "monotone, structural, path, ctc" in shown
-    assert "merge, lift, tour, split, rewire, local_pool, soft_pool" in shown
+    assert ", ".join(OBJECTIVES) in shown
+    assert ", ".join(MORPHS) in shown
+
+
+def test_every_objective_and_every_operator_has_a_name_and_its_line_in_the_docs():
+    assert exported(objective, Objective) <= {OBJECTIVES[name] for name in OBJECTIVES}
+    config = ModelConfig(("a",), width=8, hidden=4, heads=2)
+    assert exported(morph, Operator) <= {type(part) for name in MORPHS for part in MORPHS[name](config).modules()}
+    for registry, page in ((OBJECTIVES, "objectives.md"), (MORPHS, "morphs.md")):
+        text = (DOCS / page).read_text(encoding="utf-8")
+        assert [name for name in registry if f"| `{name}` |" not in text] == []
+
+
+def exported(package, kind):
+    """The classes of a kind that a package offers."""
+    own = (each for each in vars(package).values() if isinstance(each, type) and issubclass(each, kind))
+    return set(own) - {kind}
 
 
 @pytest.mark.parametrize(

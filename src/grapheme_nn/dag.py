@@ -1,12 +1,12 @@
-"""Directed graphs as `edge_index`: whether they are chains or acyclic, levels, topological order, and their checks."""
+"""Graphs as `edge_index`: whether they are chains or acyclic, their levels and orders, who is near, and checks."""
 
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse import csr_array, eye_array, hstack, vstack
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 from torch import Tensor
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -75,6 +75,52 @@ def topological_order(edge_index: Tensor, num_nodes: int) -> Tensor:
     return levels(edge_index, num_nodes).argsort(stable=True)
 
 
+def breadth_first(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """The nodes component after component, each breadth first from one end: neighbours stand near by. int64 [n].
+
+    Edges count both ways. The end is a node farthest from the component's first one, as in the order of Cuthill and
+    McKee (1969), which this is but for ties: they go by number. Turned round at last, so that a path keeps the numbers
+    it has along itself. Linear time; on the host.
+    """
+    both_ways = _both_ways(edge_index, num_nodes)
+    component = connected_components(both_ways, directed=False)[1]
+    begin = first = np.unique(component, return_index=True)[1]
+    for _ in range(2):
+        # One more node, from which an edge leads to where each search begins, makes one search of all.
+        start = csr_array((np.ones(begin.size, dtype=np.int8), (np.zeros_like(begin), begin)), shape=(1, num_nodes))
+        whole = hstack([vstack([both_ways, start]), csr_array((num_nodes + 1, 1), dtype=np.int8)], format="csr")
+        order = breadth_first_order(whole, num_nodes, return_predecessors=False)[1:]
+        begin = np.empty_like(first)
+        begin[component[order]] = order  # the last one of each
+    order = order[::-1]
+    order = order[first[component[order]].argsort(kind="stable")]
+    return torch.from_numpy(order.astype(np.int64)).to(edge_index.device)
+
+
+def near_pairs(edge_index: Tensor, num_nodes: int, hops: int) -> Tensor:
+    """The pairs of nodes from 1 to `hops` edges apart, whichever way these point: int64 [2, p], each both ways, sorted.
+
+    On the host, in time and memory of the walks of that length.
+    """
+    step, near = _both_ways(edge_index, num_nodes).astype(bool), eye_array(num_nodes, dtype=bool, format="csr")
+    for _ in range(hops):
+        near = near + near @ step
+    near.sort_indices()
+    first, second = near.tocoo().coords
+    pairs = torch.from_numpy(np.stack([first, second]).astype(np.int64))
+    return pairs[:, pairs[0] != pairs[1]].to(edge_index.device)
+
+
+def _both_ways(edge_index: Tensor, num_nodes: int) -> Any:
+    """Who is linked with whom: a scipy matrix [n, n], its columns sorted."""
+    source, target = _edges(edge_index, num_nodes)
+    ends = np.concatenate([source, target]), np.concatenate([target, source])
+    matrix = csr_array((np.ones(2 * source.size, dtype=np.int8), ends), shape=(num_nodes, num_nodes))
+    matrix.sum_duplicates()  # sorts, too
+    matrix.data[:] = 1
+    return matrix
+
+
 def _walked_levels(source: Integers, target: Integers, num_nodes: int) -> Integers:
     """Levels by Kahn's algorithm: a node is done when all its predecessors are."""
     successors = target[np.argsort(source, kind="stable")].tolist()
@@ -128,6 +174,9 @@ def check_graph(x: object, edge_index: Tensor | None, edge_weight: Tensor | None
     check_edges(edge_index, x.size(0))
     if edge_weight is not None:
         check_weights(edge_index, edge_weight)
+        if not bool(edge_weight.isfinite().all()):
+            wrong = int((~edge_weight.isfinite()).nonzero()[0, 0])
+            raise ValueError(f"edge_weight must be finite, but is {float(edge_weight[wrong])} at edge {wrong}")
     if batch is None:
         return
     same_device("batch", batch, "x", x)

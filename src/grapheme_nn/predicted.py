@@ -1,6 +1,6 @@
 """The predicted graph: what a network returns, what an objective compares, and what decoding makes a hard graph of."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -13,6 +13,7 @@ from grapheme_nn.dag import is_integer
 from grapheme_nn.graph import count_graphs
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.padding import Padding
+from grapheme_nn.probabilities import check_log_probabilities, check_range
 
 VOID, COPY = 0, 1
 """The first two labels: a slot that is nothing, and one that is what it was made from. Those of units follow."""
@@ -106,6 +107,23 @@ class PredictedGraph:
     unit: Tensor  # int64 [B, s]: what copying gives
     vocabulary: Vocabulary
     candidates: CandidateEdges | None = None  # where edges are predicted
+    checked: bool = field(default=True, kw_only=True)  # False: known to be right, as what a network predicts
+
+    def __post_init__(self) -> None:
+        if not self.checked:
+            return
+        for name, given in (("label_log_prob", self.label_log_prob), ("unit", self.unit)):
+            if given.shape[:2] != self.mask.shape:
+                shapes = f"{name} has shape {list(given.shape)}, but graph has {list(self.mask.shape)}"
+                raise ValueError(f"{shapes} graphs and slots: {name} begins with [B, s]")
+        check_log_probabilities("label_log_prob", "a slot", self.label_log_prob, self.mask)
+        if self.graph.existence is not None:
+            check_range("existence of graph", self.graph.existence, 1.0)
+        check_range("edge_weight of graph", self.graph.edge_weight)
+        if self.next_log_prob is not None:
+            check_range("exp(next_log_prob)", self.next_log_prob.exp(), 1.0)
+        if self.candidates is not None:
+            check_range("exp(log_prob) of candidates", self.candidates.log_prob.exp(), 1.0)
 
     @property
     def mask(self) -> Tensor:

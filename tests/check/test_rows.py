@@ -1,9 +1,18 @@
 """What `grapheme check all` finds in the library as it is: everything right, and what it promises to look at looked at."""
 
 import re
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
+
+import grapheme_nn
 from grapheme_nn.check import descent, determinism, threshold
+from grapheme_nn.check.nets import FEATURED, exact_net
+from grapheme_nn.check.parameters import gradient_report
 from grapheme_nn.check.run import CHECKS
 from grapheme_nn.check.subjects import subjects
 from grapheme_nn.check.table import WIDTH, render
@@ -40,6 +49,58 @@ def test_every_subject_and_every_parameter_has_its_rows(checked):
         }
         assert any(name.startswith(f"objectives {loss}, graphs") for name in names)
     assert "net, path next.query.weight" in names
+
+
+def differentiable():
+    """The operators, layers and losses of the library, and its hand-written adjoints, by name."""
+    packages = ("morph", "nn", "loss", "objective")
+    modules = [m.name for m in walk_packages(grapheme_nn.__path__, "grapheme_nn.") if m.name.split(".")[1] in packages]
+    found = {}
+    for module in map(import_module, modules):
+        kinds = (
+            each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__
+        )
+        found |= {each.__name__: each for each in kinds if issubclass(each, nn.Module | torch.autograd.Function)}
+    del found["Operator"]  # what they have in common
+    return found
+
+
+def unproved(monkeypatch):
+    """Of what has a gradient, what no row of `check gradients` comes by."""
+    wanted, run = differentiable(), set()
+
+    def seen(name, forward):
+        def record(*arguments):
+            run.add(name)
+            return forward(*arguments)
+
+        return staticmethod(record)
+
+    for name, kind in wanted.items():
+        if issubclass(kind, torch.autograd.Function):
+            monkeypatch.setattr(kind, "forward", seen(name, kind.forward))
+    hook = register_module_forward_hook(lambda module, *_: run.add(type(module).__name__))
+    try:
+        for subject in subjects():
+            torch.manual_seed(0)
+            case = subject.make()
+            case.fn(**case.inputs)
+        gradient_report(exact_net("monotone"), FEATURED, entries=0)
+    finally:
+        hook.remove()
+    return sorted(wanted.keys() - run)
+
+
+def test_nothing_that_has_a_gradient_is_without_a_row(monkeypatch):
+    assert unproved(monkeypatch) == []
+
+
+def test_an_operator_without_a_row_is_found(monkeypatch):
+    class Unproved(grapheme_nn.Operator):
+        __module__ = "grapheme_nn.morph.merge"
+
+    monkeypatch.setattr("grapheme_nn.morph.merge.Unproved", Unproved, raising=False)
+    assert unproved(monkeypatch) == ["Unproved"]
 
 
 def test_the_loss_falls_at_every_step_for_20_seeds_of_20_and_then_the_texts_come_out(checked):

@@ -1,5 +1,6 @@
 """The structural loss tells types of edges apart, of hard graphs and of what a network predicts."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -152,6 +153,25 @@ def predicted_graph(kind, label_score, score, none):
     vocabulary, unit = Vocabulary(torch.tensor([97, 98]), torch.tensor([2, 3])), torch.full((2, 3), 97)
     label = label_score.log_softmax(2)
     return PredictedGraph(label, None, slots, label_score, unit, vocabulary, candidates)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "change"),
+    [
+        (r"of a slot sum to 7.389, not to 1: give log-probabilities, logits.log_softmax\(2\)", lambda p: replace(p, label_log_prob=p.label_log_prob + 2)),
+        ("of a slot sum to nan", lambda p: replace(p, label_log_prob=p.label_log_prob * torch.nan)),
+        (r"unit has shape \[2, 2\], but graph has \[2, 3\] graphs and slots", lambda p: replace(p, unit=p.unit[:, :2])),
+        (r"existence of graph must lie in \[0, 1\], but ranges from 2.0", lambda p: replace(p, graph=replace(p.graph, existence=torch.full((5,), 2.0)))),
+        (r"edge_weight of graph must lie in \[0, inf\], but ranges from -1.0", lambda p: replace(p, graph=replace(p.graph, edge_weight=-torch.ones(3)))),
+        (r"next_log_prob\) must lie in \[0, 1\]", lambda p: replace(p, next_log_prob=torch.ones(2, 4, 2))),
+        (r"of candidates must lie in \[0, 1\]", lambda p: replace(p, candidates=replace(p.candidates, log_prob=p.candidates.log_prob + 9))),
+    ],
+)  # fmt: skip
+def test_a_predicted_graph_whose_numbers_are_no_probabilities_is_refused(sentence, change):
+    predicted = predicted_graph("independent", *scores("independent"))
+    with pytest.raises(ValueError, match=sentence):
+        change(predicted)
+    change(replace(predicted, checked=False))  # what a network predicts is not looked at
 
 
 def scores(kind):

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Batch, Data
+from torch_geometric.utils import to_undirected
 
 from grapheme_nn import is_acyclic
-from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, history
+from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, Tour, history
 
 CHANNELS = 4
 OPERATORS = {
@@ -21,10 +22,31 @@ OPERATORS = {
     "local_pool": lambda: LocalPool(CHANNELS, 0.7),
     "split": lambda: Split(CHANNELS, 2),
     "rewire": lambda: Rewire(CHANNELS, 2),
+    "tour": lambda: Tour(CHANNELS),
+    "lift": lambda: Lift(CHANNELS),
+}
+UNDIRECTED = {
+    "merge_soft": lambda: Merge(0.6, estimator="soft", temperature=0.3, acyclic=False),
+    "merge_straight_through": lambda: Merge(0.6, temperature=0.3, acyclic=False),
+    "merge_gumbel": lambda: Merge(0.6, estimator="gumbel", temperature=0.3, candidates="all", acyclic=False),
+    "merge_reinforce": lambda: Merge(0.6, estimator="reinforce", temperature=0.3, acyclic=False),
+    "soft_pool": lambda: SoftPool(CHANNELS, 3),
+    "local_pool": lambda: LocalPool(CHANNELS, 0.7, acyclic=False),
+    "split": lambda: Split(CHANNELS, 2, acyclic=False),
+    "rewire": lambda: Rewire(CHANNELS, 2, acyclic=False),
     "lift": lambda: Lift(CHANNELS),
 }
 FIRST = [name for name in OPERATORS if name != "lift"]  # there must be a change that Lift takes back
-HARD_IN_EVAL = {"merge_soft", "merge_straight_through", "merge_gumbel", "merge_reinforce", "split", "rewire", "lift"}
+HARD_IN_EVAL = {
+    "merge_soft",
+    "merge_straight_through",
+    "merge_gumbel",
+    "merge_reinforce",
+    "split",
+    "rewire",
+    "tour",
+    "lift",
+}
 
 
 def chain(n=7):
@@ -48,9 +70,9 @@ def features(n, seed):
 GRAPHS = {"chain": chain, "dag": dag, "batch": lambda: Batch.from_data_list([chain(), dag(), chain(1), chain(4)])}
 
 
-def operators(*names):
+def operators(*names, among=OPERATORS):
     torch.manual_seed(0)
-    return [OPERATORS[name]().double() for name in names]
+    return [among[name]().double() for name in names]
 
 
 def one_by_one(modules, data):
@@ -154,7 +176,42 @@ def test_every_operator_after_every_other_and_once_more(first, graph, training):
     for second in OPERATORS:
         check([first, second], graph, training)
         if graph == "batch":
-            check([first, second, first], graph, training)
+            check([first, second] * 2, graph, training)
+
+
+def adjacency(graph):
+    A = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+    return A.index_put(tuple(graph.edge_index), graph.edge_weight.detach(), accumulate=True)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+@pytest.mark.parametrize("first", [name for name in UNDIRECTED if name != "lift"])
+def test_every_operator_after_every_other_and_once_more_keeps_a_graph_undirected(first, training):
+    for second in UNDIRECTED:
+        data = GRAPHS["batch"]()
+        data.edge_index = to_undirected(data.edge_index)
+        data.x.requires_grad_()
+        modules = [module.train(training) for module in operators(*[first, second] * 2, among=UNDIRECTED)]
+        steps = one_by_one(modules, data)
+        for step in steps:
+            A = adjacency(step)
+            torch.testing.assert_close(A, A.T)
+        product = reduce(torch.matmul, (step.assignment.dense().double() for step in steps))
+        check_graphs(steps[-1], data, product)
+        (steps[-1].x.sin().sum() + steps[-1].edge_weight.square().sum()).backward()
+        assert data.x.grad.isfinite().all()
+        assert data.x.grad.any()
+
+
+@pytest.mark.parametrize("name", ["merge_straight_through", "local_pool", "split", "rewire", "tour"])
+def test_a_cycle_is_refused_always_whatever_the_features(name):
+    path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    way_out = "takes DAGs alone: turn or remove an edge of it" + ("$" if name == "tour" else ", or set acyclic=False$")
+    for training in (True, False):
+        (module,) = operators(name)
+        for seed in range(100):
+            with pytest.raises(ValueError, match=way_out):
+                module.train(training)(features(3, seed), path)
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
@@ -192,6 +249,25 @@ def test_a_morph_shows_what_it_is_and_becomes_a_graph_of_pyg_again():
     assert again.num_graphs == 4
     assert torch.equal(again.edge_index, result.edge_index)
     torch.testing.assert_close(Split(CHANNELS, 1).double()(again).x.shape, result.x.shape)
+
+
+def test_existence_travels_through_pyg_and_must_be_a_probability():
+    data = chain()
+    data.existence = torch.linspace(0, 1, 7).double()
+    torch.testing.assert_close(Split(CHANNELS, 1).double()(data).as_data().existence, data.existence)
+    data.existence[3] = 2
+    with pytest.raises(ValueError, match=r"existence must lie in \[0, 1\], but ranges from 0.0 to 2.0"):
+        Split(CHANNELS, 1).double()(data)
+
+
+def test_weights_may_be_negative_since_operators_are_linear_in_them_but_must_be_finite():
+    (merge,) = operators("merge_straight_through")
+    weight = torch.tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0], dtype=torch.float64)
+    one, other = (merge.eval()(features(7, 0), chain().edge_index, sign * weight) for sign in (1, -1))
+    torch.testing.assert_close(one.edge_weight, -other.edge_weight)
+    weight[2] = torch.nan
+    with pytest.raises(ValueError, match="edge_weight must be finite, but is nan at edge 2"):
+        merge(features(7, 0), chain().edge_index, weight)
 
 
 @pytest.mark.parametrize("name", OPERATORS)

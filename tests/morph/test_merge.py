@@ -9,6 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GCNConv, global_mean_pool
+from torch_geometric.utils import is_undirected, to_undirected
 
 from grapheme_nn import is_acyclic, texts_to_batch
 from grapheme_nn.check.truth import expected_loss, random_problem
@@ -104,6 +107,45 @@ def test_merging_gives_what_the_slow_rule_gives_and_keeps_a_dag_acyclic(candidat
         assert len({int(batch[node]) for node in members}) == 1
         assert int(morph.batch[number]) == int(batch[members[0]])
         assert torch.allclose(morph.x[number], x[members].mean(dim=0))
+
+
+@pytest.mark.parametrize("candidates", ["edges", "all"])
+@given(graph=dags(), threshold=st.sampled_from([0.05, 0.3, 0.6, 0.9, 0.999]))
+@settings(max_examples=40, deadline=None)
+def test_merging_an_undirected_graph_gives_the_components_of_alike_pairs(candidates, graph, threshold):
+    x, edge_index, batch = graph
+    edge_index = to_undirected(edge_index, num_nodes=x.size(0))
+    merge = Merge(threshold, candidates=candidates, acyclic=False).eval()
+    morph = merge(x, edge_index, None, batch)
+    linked = set(map(tuple, edge_index.T.tolist()))
+    pairs = [(i, j) for i in range(x.size(0)) for j in range(i) if batch[i] == batch[j]]
+    alike = nx.Graph()
+    alike.add_nodes_from(range(x.size(0)))
+    for pair in pairs:
+        similarity = float(pair_cosines(x, torch.tensor(pair)[:, None]))
+        if similarity >= merge.threshold.item() and (candidates == "all" or pair in linked):
+            alike.add_edge(*pair)
+    clusters = [[] for _ in range(morph.num_nodes)]
+    for node, cluster in enumerate(morph.assignment.clusters().tolist()):
+        clusters[cluster].append(node)
+    assert sorted(clusters) == sorted(sorted(group) for group in nx.connected_components(alike))
+    assert is_undirected(morph.edge_index, morph.edge_weight, num_nodes=morph.num_nodes)
+
+
+def test_merging_learns_between_layers_of_pyg_on_undirected_graphs():
+    torch.manual_seed(0)
+    ring = torch.stack([torch.arange(6), (torch.arange(6) + 1) % 6])
+    graphs = Batch.from_data_list([Data(x=torch.randn(6, 4), edge_index=to_undirected(ring)) for _ in range(3)])
+    before, merge, after = GCNConv(4, 8), Merge(0.5, acyclic=False), GCNConv(8, 8)
+    x = before(graphs.x, graphs.edge_index).tanh()
+    coarse = merge(x, graphs.edge_index, None, graphs.batch).as_data()
+    assert coarse.num_nodes < graphs.num_nodes
+    out = global_mean_pool(after(coarse.x, coarse.edge_index, coarse.edge_weight), coarse.batch)
+    assert out.shape == (3, 8)
+    out.square().sum().backward()
+    for parameter in (*before.parameters(), merge.theta, *after.parameters()):
+        assert parameter.grad.isfinite().all()
+        assert parameter.grad.any()
 
 
 @given(graph=dags(), seed=st.integers(0, 1000), estimator=st.sampled_from(["straight_through", "gumbel", "reinforce"]))
@@ -245,6 +287,15 @@ def test_soft_merging_keeps_a_text_acyclic(text, seed, reach):
     x = torch.randn(2, 3)[batch.x - ord("a")] + 0.3 * torch.randn(batch.num_nodes, 3)
     morph = Merge(0.5, estimator="soft", reach=reach)(x, batch.edge_index, None, batch.batch)
     assert is_acyclic(morph.edge_index, morph.x.size(0))
+
+
+def test_a_cold_soft_merge_weighed_by_existence_is_what_eval_gives_and_without_it_is_not():
+    merge = Merge(0.9, estimator="soft", temperature=1e-3, reach=6)
+    soft, hard = merge(chain_features(), CHAIN), merge.eval()(chain_features(), CHAIN)
+    y, wanted = (soft.x + 1).tanh(), (hard.x + 1).tanh().sum(0)  # what a bias does to a node that has faded
+    assert hard.existence is None
+    torch.testing.assert_close((y * soft.existence[:, None]).sum(0), wanted)
+    assert not torch.allclose(y.sum(0), wanted, atol=0.5)
 
 
 @pytest.mark.parametrize("candidates", ["edges", "all"])
@@ -470,6 +521,7 @@ def test_empty_and_single_graphs_merge_into_themselves():
         (r"in \[0, 1\), but is 1", lambda: Merge(ratio=1)),
         ("has a cycle", lambda: Merge(0.5)(torch.tensor([[1.0, 0], [0, 1], [1, 0]]), torch.tensor([[0, 1, 2], [1, 2, 0]]))),
         ("not finite", lambda: Merge(0.5, candidates="all")(torch.full((2, 2), torch.nan), CHAIN[:, :1])),
+        ("needs a DAG: choose edges or all", lambda: Merge(candidates="window", acyclic=False)),
         ("not finite", lambda: Merge(0.5)(torch.full((2, 2), torch.nan), CHAIN[:, :1])),
         ("there are 5 edges", lambda: Merge()(chain_features(), CHAIN, torch.ones(4))),
         (r"x must be floating point of shape \[n, d\]", lambda: Merge()(torch.ones(6), CHAIN)),

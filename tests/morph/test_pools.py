@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
+from torch_geometric.data import Batch, Data
 from torch_geometric.nn import dense_diff_pool
-from torch_geometric.utils import to_dense_adj, to_dense_batch
+from torch_geometric.utils import to_dense_adj, to_dense_batch, to_undirected
 
 from grapheme_nn import is_acyclic
 from grapheme_nn.morph import LocalPool, SoftPool, soft_pool
@@ -197,12 +198,35 @@ def test_local_pooling_hardened_keeps_a_dag_acyclic(seed, reach, ratio):
     assert (edges[0] < edges[1]).all()
 
 
+def test_an_undirected_path_is_pooled_locally_as_the_chain_that_it_is():
+    torch.manual_seed(0)
+    x, chain = torch.randn(7, 3, dtype=torch.float64), torch.stack([torch.arange(6), torch.arange(1, 7)])
+    directed, both_ways = LocalPool(3).double(), LocalPool(3, acyclic=False).double()
+    both_ways.load_state_dict(directed.state_dict())
+    number = torch.tensor([4, 0, 2, 6, 1, 5, 3])  # of the nodes along the path; its far end is 3, seen from 0
+    shuffled = torch.empty_like(x).index_copy(0, number, x)
+    one, other = directed(x, chain), both_ways(shuffled, number[torch.cat([chain, chain.flip(0)], dim=1)])
+    torch.testing.assert_close(other.x, one.x)
+    torch.testing.assert_close(other.assignment.dense()[number], one.assignment.dense())
+
+
+def test_undirected_graphs_are_pooled_locally_as_one_by_one():
+    torch.manual_seed(0)
+    graphs = [
+        Data(x=torch.randn(n, 3).double(), edge_index=to_undirected(torch.randint(0, n, (2, n)), num_nodes=n))
+        for n in (6, 1, 5, 8)
+    ]
+    pool = LocalPool(3, acyclic=False).double()
+    together = pool(Batch.from_data_list(graphs))
+    torch.testing.assert_close(together.x, torch.cat([pool(graph).x for graph in graphs]))
+
+
 def test_a_cluster_is_a_mean_so_constant_features_stay_constant():
     morph = LocalPool(2, 0.4)(torch.ones(10, 2), torch.stack([torch.arange(9), torch.arange(1, 10)]))
     torch.testing.assert_close(morph.x, torch.ones(4, 2))
 
 
-@pytest.mark.parametrize("pool", [SoftPool(3, 2), LocalPool(3)])
+@pytest.mark.parametrize("pool", [SoftPool(3, 2), LocalPool(3), LocalPool(3, acyclic=False)])
 def test_empty_graphs_are_pooled(pool):
     x = torch.zeros(0, 3, requires_grad=True)
     morph = pool(x, torch.zeros(2, 0, dtype=torch.long))

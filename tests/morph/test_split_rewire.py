@@ -1,10 +1,12 @@
 """Splitting and rewiring: what comes out, acyclic, with exact gradients."""
 
+import networkx as nx
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
+from torch_geometric.utils import is_undirected, to_undirected
 
 from grapheme_nn import is_acyclic, text_to_graph
 from grapheme_nn.morph import Merge, Morph, Rewire, Split, history
@@ -66,6 +68,28 @@ def test_history_goes_through_merge_and_split():
     assert [t.tolist() for t in total.contributors(2)] == [[2], [1.0]]
     with pytest.raises(ValueError, match="at least one"):
         history([])
+
+
+def test_children_of_an_undirected_graph_are_linked_both_ways():
+    morph = Split(2, 2, acyclic=False)(torch.randn(2, 2), torch.tensor([[0, 1], [1, 0]]), torch.tensor([5.0, 5.0]))
+    edges = dict(zip(map(tuple, morph.edge_index.T.tolist()), morph.edge_weight.tolist(), strict=True))
+    assert edges == {(0, 2): 5, (2, 0): 5, (0, 1): 1, (1, 0): 1, (2, 3): 1, (3, 2): 1}
+
+
+@given(st.integers(0, 10**6), st.integers(0, 3), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_rewiring_an_undirected_graph_links_nodes_near_by_both_ways(seed, reach, training):
+    graph = nx.gnp_random_graph(7, 0.3, seed=seed)
+    edges = to_undirected(torch.tensor(list(graph.edges), dtype=torch.long).view(-1, 2).T, num_nodes=7)
+    torch.manual_seed(seed)
+    rewire = Rewire(2, reach, acyclic=False).train(training)
+    torch.nn.init.zeros_(rewire.bias)
+    morph = rewire(torch.randn(7, 2), edges)
+    assert is_undirected(morph.edge_index, morph.edge_weight, num_nodes=7)
+    near = {(i, j) for i, far in nx.all_pairs_shortest_path_length(graph, reach) for j in far if i != j}
+    found = set(map(tuple, morph.edge_index.T.tolist()))
+    existing = set(map(tuple, edges.T.tolist()))
+    assert found == near | existing if training else found <= near | existing
 
 
 @given(st.integers(0, 10**6), st.integers(0, 3), st.booleans())

@@ -15,7 +15,7 @@ def chain(n):
 def make_predicted(label_log_prob, slots, next_log_prob=None, edges=None):
     """Predicted graphs of `slots` (a list of B numbers) slots each, from label_log_prob [B, s, V].
 
-    Column 0 is the void, 1 copying, the others are labels. Copying gives unit 0, which no target has. Slots are chains,
+    Column 0 is the void, 1 copying, the others are labels; they need not be probabilities. Copying gives unit 0, which no target has. Slots are chains,
     or have the `edges` given for each graph.
     """
     owner = torch.arange(len(slots)).repeat_interleave(torch.tensor(slots, dtype=torch.long))
@@ -27,7 +27,8 @@ def make_predicted(label_log_prob, slots, next_log_prob=None, edges=None):
     graph = Morph.start(label_log_prob.new_zeros(owner.numel(), 1), edge_index, None, owner, graphs=len(slots))
     nothing = torch.zeros(label_log_prob.shape[:2], dtype=torch.long)
     label = torch.arange(2, label_log_prob.size(2))
-    return PredictedGraph(label_log_prob, next_log_prob, graph, label_log_prob, nothing, Vocabulary(95 + label, label))
+    vocabulary = Vocabulary(95 + label, label)
+    return PredictedGraph(label_log_prob, next_log_prob, graph, label_log_prob, nothing, vocabulary, checked=False)
 
 
 def make_targets(rows, edges=None):

@@ -100,8 +100,11 @@ def gated_edges(rewire: Rewire, edge_index: Tensor, pairs: Tensor, x: Tensor, **
 
     def gates(x: Tensor, **own: Tensor) -> Tensor:
         query, key = x @ own["query.weight"].T, x @ own["key.weight"].T
+        score = query @ key.T
+        if not rewire.acyclic:
+            score = (score + score.T) / 2
         bias = own["bias"].repeat_interleave(torch.tensor([existing, new]))
-        return torch.sigmoid((query[pairs[0]] * key[pairs[1]]).sum(1) / x.size(1) ** 0.5 + bias)
+        return torch.sigmoid(score[pairs[0], pairs[1]] / x.size(1) ** 0.5 + bias)
 
     with torch.no_grad():
         held = gates(x, **parameters)

@@ -12,6 +12,7 @@ from torch_geometric.data import Batch, Data
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.dag import is_chain, is_integer, same_device
 from grapheme_nn.padding import Padding
+from grapheme_nn.probabilities import check_log_probabilities, check_range
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,21 +231,10 @@ def _check_fields(side: str, graph: Any, needed: str, *, like: Data) -> None:
 
 def _check_values(side: str, graph: Data) -> None:
     """Refuses what is no probability, or no weight."""
-    for field, most in (("existence", 1.0), ("edge_weight", float("inf"))):
-        if field in graph and graph[field].numel():
-            low, high = (float(end) for end in graph[field].detach().aminmax())
-            if not 0 <= low <= high <= most + 1e-6:
-                raise ValueError(
-                    f"{field} of the {side} graph must lie in [0, {most:g}], but ranges from {low} to {high}"
-                )
-    if "label_log_prob" in graph and graph.label_log_prob.numel():
-        log_prob = graph.label_log_prob.detach()
-        total = log_prob.double().exp().sum(1)
-        if "existence" in graph:
-            total = torch.where(graph.existence > 0, total, 1.0)
-        worst = float(total[(total - 1).abs().argmax()])
-        if not abs(worst - 1) <= max(1e-3, 8 * torch.finfo(log_prob.dtype).eps):
-            raise ValueError(
-                f"the probabilities exp(label_log_prob) of a node of the {side} graph sum to {worst:.4g}, not to 1: "
-                "give log-probabilities, logits.log_softmax(1)"
-            )
+    if "existence" in graph:
+        check_range(f"existence of the {side} graph", graph.existence, 1.0)
+    if "edge_weight" in graph:
+        check_range(f"edge_weight of the {side} graph", graph.edge_weight)
+    if "label_log_prob" in graph:
+        there = graph.existence > 0 if "existence" in graph else None
+        check_log_probabilities("label_log_prob", f"a node of the {side} graph", graph.label_log_prob, there)

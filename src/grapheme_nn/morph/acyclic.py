@@ -34,7 +34,8 @@ def acyclic_clusters(
 ) -> tuple[Integers, Booleans]:
     """The cluster of each node [n], numbered by their first node, and the accepted pairs of the forest refused, [c].
 
-    `pairs` [2, c] are distinct; `order` int64 [c] says when each would be refused, the smallest first.
+    The edges are those of a DAG, `pairs` [2, c] are distinct; `order` int64 [c] says when each would be refused, the
+    smallest first.
     """
     chosen = np.flatnonzero(accepted)
     refused = np.zeros(accepted.size, dtype=bool)
@@ -81,8 +82,6 @@ def rooted(pairs: Pairs, num_nodes: int) -> tuple[Integers, Integers]:
 
 def _staying(edges: Pairs, forest: Pairs, order: Integers, num_nodes: int) -> Booleans:
     """Whether each pair of the forest stays; every one of them lies in a cyclic component."""
-    if _components(edges, num_nodes, "strong").max() + 1 < num_nodes or (edges[0] == edges[1]).any():
-        raise ValueError("edge_index has a cycle, but Merge takes a DAG and keeps it one: check it with is_acyclic")
     count = order.size
     time = np.empty(count, dtype=np.int64)
     time[np.argsort(-order)] = np.arange(1, count + 1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.assignment import Assignment, Lazy
-from grapheme_nn.dag import is_chain, is_sorted, levels, on_host
+from grapheme_nn.dag import breadth_first, is_acyclic, is_chain, is_sorted, levels, on_host
 from grapheme_nn.graph import chain_edges
 from grapheme_nn.padding import Padding
 
@@ -45,7 +45,8 @@ class Morph(Lazy):
     that the chain began with.
 
     A soft graph need not be acyclic. What makes it a DAG is its `order`: only edges that point forward in it count as
-    structure, and the others are weights that operators carry along.
+    structure, and the others are weights that operators carry along. Operators with `acyclic=False` take all edges as
+    they are, so that undirected graphs, whose edges point both ways, stay undirected.
     """
 
     x: Tensor  # [k, d]: features
@@ -196,6 +197,25 @@ class Morph(Lazy):
         """Where each node stands in that sequence, int64 [k]."""
         order = self.sequence
         return torch.empty_like(order).index_copy_(0, order, torch.arange(order.numel(), device=order.device))
+
+    @cached_property
+    def nearby(self) -> Tensor:
+        """The nodes graph after graph so that neighbours stand near by, whichever way edges point: int64 [k].
+
+        Its `order` where it has one, else breadth first (`dag.breadth_first`).
+        """
+        if self.order is not None:
+            return self.order
+        order = breadth_first(self.edge_index, self.num_nodes)
+        return order[self.owner[order].argsort(stable=True)]
+
+    @cached_property
+    def is_dag(self) -> bool:
+        """Whether `structure_edges` have no cycle."""
+        if self.order is not None or "in_order" in self.__dict__:  # an order was found: so there is none
+            return True
+        source, target = on_host(self.edge_index)
+        return bool((source < target).all()) or is_acyclic(self.edge_index, self.num_nodes)
 
     @cached_property
     def _forward(self) -> Tensor:

@@ -21,17 +21,21 @@ class LocalPool(Operator):
     so S has `reach` entries a row and everything is linear in n. Cluster c is the weighted mean of what joins it:
     x' = diag(1 / sum_i S[i, c]) S^T x, and A' = S^T A S. The sizes of the graphs are read on the host.
 
+    With `acyclic=False` it takes any graph, such as an undirected one: nodes then step along an order in which
+    neighbours stand near by, breadth first from one end of each component (`dag.breadth_first`; ties by number), which
+    on a path is the path itself. An undirected graph stays undirected, since A' is as symmetric as A.
+
     **The hardened result on a DAG is a DAG.** t does not decrease along the topological order, and a node's strongest
     cluster is the one nearest to t; so along every edge the cluster stays or moves forward, and no way leads back.
     """
 
-    def __init__(self, channels: int, ratio: float = 0.5, reach: int = 3) -> None:
+    def __init__(self, channels: int, ratio: float = 0.5, reach: int = 3, *, acyclic: bool = True) -> None:
         super().__init__()
         if channels < 1 or not 0 < ratio <= 1 or reach < 1:
             raise ValueError(
                 f"channels ({channels}) and reach ({reach}) must be at least 1, and ratio ({ratio}) in (0, 1]"
             )
-        self.channels, self.ratio, self.reach = channels, ratio, reach
+        self.channels, self.ratio, self.reach, self.acyclic = channels, ratio, reach, acyclic
         self.step = nn.Linear(channels, 1)
         self.log_width = nn.Parameter(torch.zeros(()))
 
@@ -67,7 +71,7 @@ class LocalPool(Operator):
 
     def _places(self, graph: Morph, clusters: Tensor) -> Tensor:
         """t of each node, [n]. In float64: among a million nodes, float32 cannot tell neighbours apart."""
-        order = graph.sequence
+        order = graph.sequence if self.acyclic else graph.nearby
         step = nn.functional.softplus(self.step(graph.x)[:, 0].double())[order]
         owner = graph.owner[order]
         length = scatter(step, owner, dim_size=clusters.numel())  # [graphs]

@@ -35,6 +35,9 @@ class Merge(Operator):
     in node order), until it has none. `candidates` are the pairs that share an edge, those at most `window` places
     apart in topological order, or all pairs of a graph. In `eval()` merging is always this: hard, without chance.
 
+    With `acyclic=False` it takes any graph, such as an undirected one, and no pair is refused. A' is as symmetric as A,
+    so an undirected graph stays undirected. There is no topological order, and so no `window`.
+
     In training, `estimator` says how the decisions are made and where theta's gradient comes from. The truth is the
     gradient of the *expected* loss if each pair merged by itself with probability p (`check.truth.expected_loss`).
 
@@ -44,7 +47,9 @@ class Merge(Operator):
       up, and S[i, j] = (1 - g_j) M[i, j] / (sum of column j of M): the probability of being a head, times a mean.
       Every node heads a cluster, so the number of nodes stays, and what is no head fades to zero. An edge weighs what
       is expected over all outcomes: a chain stays a DAG, with edges that skip nodes; elsewhere outcomes may disagree on
-      which of two heads comes first, and then there is a cycle, though every single outcome is a DAG.
+      which of two heads comes first, and then there is a cycle, though every single outcome is a DAG. **What it trains
+      on is not what `eval()` gives**, so accuracy there may fall with the loss: weigh nodes by `existence` wherever
+      they are counted, and lower `temperature` as training goes on; or use another estimator (docs/estimators.md).
     - `straight_through` (Bengio et al., 2013): hard and without chance as in `eval()`, with the gradient of `soft`,
       whose column j counts for the cluster that j is in: so a cluster feels the members it might win or lose, and the
       heads it might fall into.
@@ -69,6 +74,7 @@ class Merge(Operator):
         temperature: float = 0.1,
         reach: int = 2,
         ratio: float | None = None,
+        acyclic: bool = True,
     ) -> None:
         super().__init__()
         if not 0 < threshold < 1:
@@ -83,7 +89,11 @@ class Merge(Operator):
             )
         if ratio is not None and not 0 <= ratio < 1:
             raise ValueError(f"ratio is the share of nodes merged away, in [0, 1), but is {ratio}")
-        self.candidates, self.window, self.estimator = candidates, window, estimator
+        if candidates == "window" and not acyclic:
+            raise ValueError(
+                "candidates='window' go by topological order, which needs a DAG: choose edges or all, or acyclic=True"
+            )
+        self.candidates, self.window, self.estimator, self.acyclic = candidates, window, estimator, acyclic
         self.temperature, self.reach, self.ratio = temperature, reach, ratio
         self._threshold = threshold
         self.theta = nn.Parameter(torch.empty(()))
@@ -153,6 +163,8 @@ class Merge(Operator):
             return Plan(begins.cumsum(0) - 1, parent, link, torch.zeros_like(accepted))
         # Refused first: the weakest; of equals, the first in node order, which the pairs already are in.
         order = torch.empty_like(near).scatter_(0, strength.argsort(stable=True), torch.arange(far.numel()).to(near))
+        if not self.acyclic:
+            edge_index = edge_index[:, :0]  # nothing to keep free of cycles
         edges, candidates, decided, ranked = (t.cpu().numpy() for t in (edge_index, pairs, accepted, order))
         cluster, refused = acyclic_clusters(edges, candidates, decided, ranked, num_nodes)
         # An accepted pair is preferred to any other, so that every cluster hangs together by pairs of the forest.
@@ -188,8 +200,11 @@ class Merge(Operator):
             assignment = Assignment(assignment.source, plan.cluster, weight, n, k, checked=False)
         owner = torch.empty_like(graph.owner[:k]).scatter_(0, plan.cluster, graph.owner)
         if graph.order is not None:
-            carried, _ = assignment.connect(graph.structure_edges)
-            own["order"] = graph_after_graph(levels(carried, k), owner)
+            if self.acyclic:
+                rank = levels(assignment.connect(graph.structure_edges)[0], k)
+            else:  # by the first member
+                rank = torch.full_like(owner, n).scatter_reduce(0, plan.cluster, graph.place, "amin")
+            own["order"] = graph_after_graph(rank, owner)
         return graph.changed(features, edges, weights, None if graph.batch is None else owner, assignment, **own)
 
     def _soft_morph(self, graph: Morph, plan: Plan, logit: Tensor) -> Morph:
@@ -198,7 +213,7 @@ class Merge(Operator):
         carried = graph.edge_index, graph.edge_weight, graph.edge_type
         edges, weights, types = expected_edges(*carried, plan, entries, self.reach)
         losses = self._losses(logit, n, int(plan.cluster.max()) + 1 if n else 0)
-        own = {"losses": losses, "order": graph.sequence, "edge_type": types}
+        own = {"losses": losses, "order": graph.sequence if self.acyclic else graph.order, "edge_type": types}
         own["existence"] = self._existence(graph, assignment, entries.is_head)
         return graph.changed(assignment.reduce(graph.x), edges, weights, graph.batch, assignment, **own)
 

@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from grapheme_nn.dag import check_graph, check_types
 from grapheme_nn.morph.base import Morph
+from grapheme_nn.probabilities import check_range
 
 
 class Operator(nn.Module):
@@ -18,6 +19,7 @@ class Operator(nn.Module):
     """
 
     channels: int = 0  # d, where the operator was made for a number of channels
+    acyclic: bool = False  # whether it takes DAGs alone
 
     def forward(
         self,
@@ -37,6 +39,12 @@ class Operator(nn.Module):
                     f"x is {graph.x.dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
                     "convert one of them with .to()"
                 )
+        if self.acyclic and not graph.is_dag:
+            way_out = ", or set acyclic=False" if "acyclic" in signature(type(self)).parameters else ""
+            raise ValueError(
+                f"edge_index has a cycle (every undirected graph has), but this {type(self).__name__} takes DAGs "
+                f"alone: turn or remove an edge of it{way_out}"
+            )
         return self.change(graph)
 
     def reset_parameters(self) -> None:
@@ -72,7 +80,10 @@ def as_graph(
 ) -> Morph:
     """A graph before any change, checked, with int64 indices in memory order; `more` are other fields of it."""
     if isinstance(x, Data):
-        edge_type = x.get("edge_type")
+        edge_type, existence = x.get("edge_type"), x.get("existence")
+        if existence is not None:
+            check_range("existence", existence, 1.0)
+            more["existence"] = existence
         x, edge_index, edge_weight, batch = x.x, x.edge_index, x.get("edge_weight"), x.get("batch")
     check_graph(x, edge_index, edge_weight, batch)
     assert edge_index is not None

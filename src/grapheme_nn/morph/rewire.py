@@ -1,4 +1,4 @@
-"""Deletion and insertion of edges, forward in topological order only."""
+"""Deletion and insertion of edges: of a DAG forward in topological order only, of other graphs near by."""
 
 from math import sqrt
 
@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.dag import near_pairs
 from grapheme_nn.morph.base import Morph, pairs_within
 from grapheme_nn.morph.operator import Operator
 
@@ -21,13 +22,17 @@ class Rewire(Operator):
     come back; in `eval()` it is gone. All edges point forward in one order, so the result is acyclic whatever the gates
     say. The nodes stay: the assignment is the identity. Edges keep their types, and new ones are of type 0, where edges
     have types. In `eval()` the number of edges depends on the values.
+
+    With `acyclic=False` it takes any graph: new edges lead both ways between nodes at most `reach` edges apart, and a
+    gate is the same both ways, (q(x_i) . k(x_j) + q(x_j) . k(x_i)) / 2 in place of q(x_i) . k(x_j), so that an
+    undirected graph stays undirected. The pairs near by are found on the host.
     """
 
-    def __init__(self, channels: int, reach: int = 2) -> None:
+    def __init__(self, channels: int, reach: int = 2, *, acyclic: bool = True) -> None:
         super().__init__()
         if channels < 1 or reach < 0:
             raise ValueError(f"channels must be at least 1 and reach at least 0, but they are {channels} and {reach}")
-        self.channels, self.reach = channels, reach
+        self.channels, self.reach, self.acyclic = channels, reach, acyclic
         self.query = nn.Linear(channels, channels, bias=False)
         self.key = nn.Linear(channels, channels, bias=False)
         self.bias = nn.Parameter(torch.empty(2))
@@ -39,17 +44,25 @@ class Rewire(Operator):
             self.bias.copy_(torch.tensor([2.0, -2.0]))  # at first, what exists stays and nothing is new
 
     def change(self, graph: Morph) -> Morph:
-        # What points back in a soft graph is no structure, and would close cycles.
-        x, edge_index, edge_weight = graph.x, graph.structure_edges, graph.structure_weights
-        (near, far), n = pairs_within(self.reach, graph.sequence, graph.owner), graph.num_nodes
+        x, edge_index, edge_weight, types = graph.x, graph.edge_index, graph.edge_weight, graph.edge_type
+        n = graph.num_nodes
+        if self.acyclic:
+            # What points back in a soft graph is no structure, and would close cycles.
+            edge_index, edge_weight, types = graph.structure_edges, graph.structure_weights, graph.structure_types
+            near, far = pairs_within(self.reach, graph.sequence, graph.owner)
+        else:
+            near, far = near_pairs(edge_index, n, self.reach)
         is_edge = torch.isin(near * n + far, edge_index[0] * n + edge_index[1])
         pairs = torch.cat([edge_index, torch.stack([near[~is_edge], far[~is_edge]])], dim=1)
         is_new = torch.arange(pairs.size(1), device=x.device) >= edge_index.size(1)
-        score = (self.query(x)[pairs[0]] * self.key(x)[pairs[1]]).sum(dim=1) / sqrt(x.size(1))
+        query, key = self.query(x), self.key(x)
+        score = (query[pairs[0]] * key[pairs[1]]).sum(dim=1)
+        if not self.acyclic:
+            score = (score + (query[pairs[1]] * key[pairs[0]]).sum(dim=1)) / 2
+        score = score / sqrt(x.size(1))
         gate = (score + self.bias[is_new.long()]).sigmoid()
         hard = (gate > 0.5).to(gate.dtype)
         weight = torch.cat([edge_weight, edge_weight.new_ones(pairs.size(1) - edge_index.size(1))])
-        types = graph.structure_types
         if types is not None:
             types = torch.cat([types, types.new_zeros(pairs.size(1) - edge_index.size(1))])
         if self.training:
@@ -58,4 +71,5 @@ class Rewire(Operator):
             pairs, weight = pairs[:, hard.bool()], weight[hard.bool()]
             types = None if types is None else types[hard.bool()]
         same = Assignment.identity(x.size(0), device=x.device)
-        return graph.changed(x, pairs, weight, graph.batch, same, order=graph.in_order, edge_type=types)
+        order = graph.in_order if self.acyclic else graph.order
+        return graph.changed(x, pairs, weight, graph.batch, same, order=order, edge_type=types)

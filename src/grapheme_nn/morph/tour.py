@@ -22,6 +22,8 @@ class Tour(Operator):
     first met, and has one visit only from then on. The result is a chain. On the host, linear time.
     """
 
+    acyclic = True
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         if channels < 1:

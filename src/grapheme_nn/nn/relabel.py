@@ -69,7 +69,7 @@ class Relabel(nn.Module):
         if unit is None:
             assert origin.unit is not None
             unit = torch.where(graph.main_nodes >= 0, origin.unit[graph.main_nodes], 0)
-        return PredictedGraph(log_prob, None, graph, x, padding.dense(unit), self.vocabulary)
+        return PredictedGraph(log_prob, None, graph, x, padding.dense(unit), self.vocabulary, checked=False)
 
     def _existing(self, log_prob: Tensor, existence: Tensor) -> Tensor:
         """Log-probabilities [B, s, V] of slots that exist with a probability [B, s]."""

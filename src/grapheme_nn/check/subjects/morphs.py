@@ -13,6 +13,7 @@ from grapheme_nn.check.subjects.subject import (
     CHAIN,
     DAG,
     TYPES,
+    UNDIRECTED,
     Case,
     Subject,
     doubles,
@@ -108,10 +109,10 @@ def _merge(
     edge_type: Tensor | None = None,
     **options: Any,
 ) -> Case:
-    """`Merge` on six nodes; in training also as a function of its threshold's theta, against what it is taken for."""
+    """`Merge`; in training also as a function of its threshold's theta, against what it is taken for."""
     settings: dict[str, Any] = {"temperature": 0.5, **options}
     merge = Merge(0.5, estimator=estimator, **settings).double().train(training)
-    x, theta = _alike(6), merge.theta.detach().clone().requires_grad_()
+    x, theta = _alike(int(edges.max()) + 1), merge.theta.detach().clone().requires_grad_()
 
     def fn(x: Tensor, edge_weight: Tensor, theta: Tensor | None = None) -> Morph:
         torch.manual_seed(NOISE)
@@ -195,13 +196,13 @@ def _tour() -> Case:
     return Case(fn, {"x": doubles(6, 3), **parameters_of(module)})
 
 
-def _rewire() -> Case:
-    rewire = Rewire(3, 2).double()
-    case = of_morph(rewire, DAG)
+def _rewire(edges: Tensor, *, acyclic: bool = True) -> Case:
+    rewire = Rewire(3, 2, acyclic=acyclic).double()
+    case = of_morph(rewire, edges)
     with torch.no_grad():
         pairs = case.fn(**case.inputs).edge_index
         own = {name: value for name, value in case.inputs.items() if name not in ("x", "edge_weight")}
-        surrogate = gated_edges(rewire, DAG, pairs, case.inputs["x"], **own)
+        surrogate = gated_edges(rewire, edges, pairs, case.inputs["x"], **own)
     return case._replace(surrogate=surrogate)
 
 
@@ -234,6 +235,8 @@ MORPHS = (
     Subject("Merge", "straight_through, batch", lambda: _merge("straight_through", PAIR_OF_CHAINS, PAIR)),
     Subject("Merge", "reinforce, batch", lambda: _merge("reinforce", PAIR_OF_CHAINS, PAIR)),
     Subject("Merge", "reinforce, mean of all samples", _reinforce),
+    Subject("Merge", "soft, undirected", lambda: _merge("soft", UNDIRECTED, acyclic=False)),
+    Subject("Merge", "straight_through, undirected", lambda: _merge("straight_through", UNDIRECTED, acyclic=False)),
     Subject("Merge", "ratio", _ratio),
     Subject("Merge", "eval", lambda: _merge("straight_through", DAG, training=False)),
     Subject("SoftPool", "one graph", lambda: of_morph(SoftPool(3, 2), DAG)),
@@ -243,10 +246,13 @@ MORPHS = (
     Subject("SoftPool", "typed", lambda: of_morph(SoftPool(3, 2), DAG, edge_type=TYPES)),
     Subject("LocalPool", "one graph", lambda: of_morph(LocalPool(3), DAG)),
     Subject("LocalPool", "batch", lambda: of_morph(LocalPool(3, ratio=0.7), BATCH_EDGES, BATCH)),
+    Subject("LocalPool", "undirected", lambda: of_morph(LocalPool(3, acyclic=False), UNDIRECTED)),
     Subject("LocalPool", "typed", lambda: of_morph(LocalPool(3), DAG, edge_type=TYPES)),
     Subject("Lift", "after LocalPool", lambda: of_morph(nn.Sequential(LocalPool(3), Lift(3)), BATCH_EDGES, BATCH)),
     Subject("Split", "one graph", lambda: of_morph(Split(3, 2), DAG)),
+    Subject("Split", "undirected", lambda: of_morph(Split(3, 2, acyclic=False), UNDIRECTED)),
     Subject("Tour", "typed", _tour),
-    Subject("Rewire", "in training", _rewire),
+    Subject("Rewire", "in training", lambda: _rewire(DAG)),
+    Subject("Rewire", "undirected", lambda: _rewire(UNDIRECTED, acyclic=False)),
     Subject("Rewire", "eval", _rewire_eval),
 )

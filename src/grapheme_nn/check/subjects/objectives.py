@@ -34,7 +34,7 @@ def predicted_graph(label_log_prob: Tensor, next_log_prob: Tensor | None, kind: 
     graph = Morph.start(label_log_prob.new_zeros(10, 1), SLOTS[kind], None, BATCH)
     unit = torch.tensor([[100, 97] * 3, [100, 97] * 3])
     vocabulary = Vocabulary(UNITS, torch.tensor([2, 3, 4]))
-    return PredictedGraph(label_log_prob, next_log_prob, graph, label_log_prob, unit, vocabulary)
+    return PredictedGraph(label_log_prob, next_log_prob, graph, label_log_prob, unit, vocabulary, checked=False)
 
 
 def _case(name: str, kind: str, least: float = 0.0) -> Case:

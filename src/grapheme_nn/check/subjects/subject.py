@@ -31,6 +31,7 @@ class Subject:
 CHAIN = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
 DAG = torch.tensor([[0, 0, 1, 2, 2, 3, 4, 0], [1, 2, 3, 3, 4, 5, 5, 1]])  # a diamond and more; one edge twice
 TYPES = torch.tensor([1, 2, 1, 2, 0, 1, 2, 2])  # of its edges: the one that is there twice has two
+UNDIRECTED = torch.tensor([[0, 1, 2, 3, 2, 1, 4, 2, 3, 0], [1, 2, 3, 4, 0, 0, 3, 1, 2, 2]])  # a triangle with a tail
 BATCH = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 1])
 BATCH_EDGES = torch.cat([DAG, torch.tensor([[6, 7], [7, 8]])], dim=1)
 
