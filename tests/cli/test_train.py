@@ -12,7 +12,9 @@ from time import sleep
 import pytest
 
 from grapheme_nn import __version__
+from grapheme_nn.cli.progress import Report
 from grapheme_nn.data import Pair, generate, read_pairs, write_pairs
+from grapheme_nn.training import Progress
 
 
 def contents(folder):
@@ -256,6 +258,16 @@ def test_what_was_found_by_looking_and_what_teaches_nothing_is_told(grapheme, ti
     result = grapheme("train", tmp_path / "spelled.tsv", "--dev", tmp_path / "spelled.tsv", *words)
     assert "targets are symbols between spaces: target unit symbol\n" in result.stderr
     assert settings(tmp_path / "model")["target_unit"] == "symbol"
+
+
+@pytest.mark.parametrize("terminal", ["", "1"])
+def test_what_is_to_be_known_at_once_is_told_with_the_lines_or_above_the_bar(capsys, monkeypatch, terminal):
+    monkeypatch.setenv("FORCE_COLOR", terminal)
+    with Report() as report:
+        report(Progress(2, 9, 7, 7, 0.25, 1.5, 0.5, 100.0, 60.0, notes=("warning: [all] collapsed",)))
+    told = capsys.readouterr().err
+    assert "warning: [all] collapsed\n" in told.replace("\r", "")
+    assert "epoch 2/9" in told
 
 
 def test_a_model_says_which_file_it_was_made_from(grapheme, numbers, model):
