@@ -8,6 +8,7 @@ import shutil
 import signal
 from hashlib import sha256
 from time import sleep
+from unicodedata import normalize
 
 import pytest
 
@@ -167,7 +168,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_before_training(
     def refuse(*_, **__):
         raise OSError(number, "no")
 
-    monkeypatch.setattr("grapheme_nn.training.TemporaryFile", refuse)
+    monkeypatch.setattr("grapheme_nn.folder_lock.TemporaryFile", refuse)
     monkeypatch.setattr("grapheme_nn.training.Trainer", None)  # is not asked for
     way_out = "make room" if number == errno.ENOSPC else "name a folder that can be written with --out"
     words = ["train", numbers, "--config", tiny, "--out", tmp_path / "model"]
@@ -268,6 +269,18 @@ def test_what_is_to_be_known_at_once_is_told_with_the_lines_or_above_the_bar(cap
     told = capsys.readouterr().err
     assert "warning: [all] collapsed\n" in told.replace("\r", "")
     assert "epoch 2/9" in told
+
+
+def test_pairs_in_another_normalization_form_are_judged_as_the_same_pairs(grapheme, tiny, tmp_path):
+    rows = "".join(f"{word}\t{word}é\n" for word in ("éa", "bé", "éé", "aé", "ba") * 8)
+    for form in ("NFC", "NFD"):
+        (tmp_path / f"{form}.tsv").write_text(normalize(form, rows))
+    grapheme(
+        "train", tmp_path / "NFC.tsv", "--dev", tmp_path / "NFC.tsv", "--config", tiny, "--out", tmp_path / "model"
+    )
+    one, other = (grapheme("evaluate", tmp_path / "model", tmp_path / f"{form}.tsv") for form in ("NFC", "NFD"))
+    assert one.exit_code == 0
+    assert one.stdout == other.stdout
 
 
 def test_a_model_says_which_file_it_was_made_from(grapheme, numbers, model):
