@@ -248,6 +248,7 @@ def test_a_model_or_a_stopped_training_is_replaced_only_when_asked_for(tmp_path)
     assert {name: contents(tmp_path)[name] for name in before} == before
     train(pairs, pairs[:9], replace(config, seed=1), tmp_path, overwrite=True)
     assert contents(tmp_path)["model.safetensors"] != before["model.safetensors"]
+    assert len(figures(tmp_path)) == 1
 
 
 def test_parts_are_the_fewest_that_cover_nearly_all_pairs_and_the_others_are_counted(tmp_path):

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from grapheme_nn.model_folder import ModelError
 
@@ -13,7 +14,10 @@ FILE = ".lock"  # stays when the lock is gone: another process may be about to t
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder, which is made where it is missing; a `ModelError` where another process holds it."""
+    """Hold the folder, which is made where it is missing; a `ModelError` where another process holds it.
+
+    An `OSError` where it cannot be written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / FILE).open("ab") as file:
         try:
@@ -25,6 +29,8 @@ def locked(folder: Path) -> Iterator[None]:
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
             # This file system has no locks: a training without one is better than none.
+        with TemporaryFile(dir=folder):  # or it cannot be written: better known now than after an hour
+            pass
         yield
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from math import cos, pi
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryFile
 from time import perf_counter
 
 from accelerate import Accelerator
@@ -84,8 +83,6 @@ def train(
     # Of several processes of one training, the first one writes.
     with locked(out) if Accelerator().is_main_process else nullcontext():
         check_folder(out, resume=resume, overwrite=overwrite)  # another training may just have ended
-        with TemporaryFile(dir=out):  # or it cannot be written: better now than after an hour
-            pass
         return _train(Trainer(pairs, dev, config, files), out, resume, progress or _nobody)
 
 

@@ -8,11 +8,14 @@ import shutil
 import signal
 from hashlib import sha256
 from time import sleep
+from unicodedata import normalize
 
 import pytest
 
 from grapheme_nn import __version__
+from grapheme_nn.cli.progress import Report
 from grapheme_nn.data import Pair, generate, read_pairs, write_pairs
+from grapheme_nn.training import Progress
 
 
 def contents(folder):
@@ -165,7 +168,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_before_training(
     def refuse(*_, **__):
         raise OSError(number, "no")
 
-    monkeypatch.setattr("grapheme_nn.training.TemporaryFile", refuse)
+    monkeypatch.setattr("grapheme_nn.folder_lock.TemporaryFile", refuse)
     monkeypatch.setattr("grapheme_nn.training.Trainer", None)  # is not asked for
     way_out = "make room" if number == errno.ENOSPC else "name a folder that can be written with --out"
     words = ["train", numbers, "--config", tiny, "--out", tmp_path / "model"]
@@ -256,6 +259,28 @@ def test_what_was_found_by_looking_and_what_teaches_nothing_is_told(grapheme, ti
     result = grapheme("train", tmp_path / "spelled.tsv", "--dev", tmp_path / "spelled.tsv", *words)
     assert "targets are symbols between spaces: target unit symbol\n" in result.stderr
     assert settings(tmp_path / "model")["target_unit"] == "symbol"
+
+
+@pytest.mark.parametrize("terminal", ["", "1"])
+def test_what_is_to_be_known_at_once_is_told_with_the_lines_or_above_the_bar(capsys, monkeypatch, terminal):
+    monkeypatch.setenv("FORCE_COLOR", terminal)
+    with Report() as report:
+        report(Progress(2, 9, 7, 7, 0.25, 1.5, 0.5, 100.0, 60.0, notes=("warning: [all] collapsed",)))
+    told = capsys.readouterr().err
+    assert "warning: [all] collapsed\n" in told.replace("\r", "")
+    assert "epoch 2/9" in told
+
+
+def test_pairs_in_another_normalization_form_are_judged_as_the_same_pairs(grapheme, tiny, tmp_path):
+    rows = "".join(f"{word}\t{word}é\n" for word in ("éa", "bé", "éé", "aé", "ba") * 8)
+    for form in ("NFC", "NFD"):
+        (tmp_path / f"{form}.tsv").write_text(normalize(form, rows))
+    grapheme(
+        "train", tmp_path / "NFC.tsv", "--dev", tmp_path / "NFC.tsv", "--config", tiny, "--out", tmp_path / "model"
+    )
+    one, other = (grapheme("evaluate", tmp_path / "model", tmp_path / f"{form}.tsv") for form in ("NFC", "NFD"))
+    assert one.exit_code == 0
+    assert one.stdout == other.stdout
 
 
 def test_a_model_says_which_file_it_was_made_from(grapheme, numbers, model):

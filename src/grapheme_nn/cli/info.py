@@ -38,7 +38,7 @@ def info(
     # What both know of, such as the width, is the same.
     settings = {name: config[name] for name in ("format", "library") if name in config}
     for part in ("data", "result", "model", "training"):
-        settings |= config.get(part, {})
+        settings |= {name: value for name, value in config.get(part, {}).items() if not name.startswith("best_")}
     rows |= {name.replace("_", " "): _shown(value) for name, value in settings.items()}
     width = max(map(len, rows))
     for name, value in rows.items():
