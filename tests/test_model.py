@@ -348,7 +348,9 @@ def test_a_text_too_long_to_look_at_or_to_score_is_named(monkeypatch, loss):
     monkeypatch.setattr("grapheme_nn.model.LONGEST", 50)
     monkeypatch.setattr("grapheme_nn.model.MOST_COMPARED", 20)
     model = net(loss=loss)
-    with pytest.raises(ModelError, match="input 1 has 51 nodes, but 50 are the most: cut it into pieces"):
+    with pytest.raises(
+        ModelError, match=r"inputs\[1\]: the input has 51 nodes, but 50 are the most: cut it into pieces"
+    ):
         model.transform(["a", "b" * 51])
     assert len(model.transform(["a" * 50])) == 1
     if loss == "monotone":  # sums as it goes

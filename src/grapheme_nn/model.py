@@ -230,7 +230,9 @@ class GraphTransformNet(nn.Module):
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
         sizes = [len(side.nodes) if isinstance(side, Graph) else len(side) for side in sides]
-        self._check_sizes(sizes)
+        for row, side in enumerate(sides):
+            if problem := self.too_long(side):
+                raise ModelError(f"inputs[{row}]: {problem}")
         per_node = self.config.parts * (2 + len(self.config.labels))
         cells = [size * max(size, per_node) for size in sizes]
         order = sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__)
@@ -257,11 +259,12 @@ class GraphTransformNet(nn.Module):
             if training:
                 self.train()
 
-    def _check_sizes(self, sizes: Sequence[int]) -> None:
-        """That no input is so long that its attention would take for ever."""
-        for row, size in enumerate(sizes):
-            if self.config.heads and size > LONGEST:
-                raise ModelError(f"input {row} has {size:,} nodes, but {LONGEST:,} are the most: cut it into pieces")
+    def too_long(self, side: "str | Graph") -> str:
+        """What to say of an input that attention would look at for ever; empty where it would not."""
+        size = len(side.nodes) if isinstance(side, Graph) else len(side)
+        if not self.config.heads or size <= LONGEST:
+            return ""
+        return f"the input has {size:,} nodes, but {LONGEST:,} are the most: cut it into pieces"
 
     def _meant(
         self, predicted: PredictedGraph, decoded: Decoded, batch: Data, inputs: Sequence[str | Graph]

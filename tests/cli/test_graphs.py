@@ -29,7 +29,8 @@ def stand_in(monkeypatch, tmp_path, make, input_unit="graph", target_unit="graph
     for name in ("config.json", "model.safetensors"):
         (tmp_path / "model" / name).touch()
     config = SimpleNamespace(input_unit=input_unit, target_unit=target_unit, features=())
-    model = SimpleNamespace(config=config, transform=transform, as_targets=list)
+    alike = {"too_long": lambda side: "", "unlike_training": lambda inputs, features=None: [None] * len(inputs)}
+    model = SimpleNamespace(config=config, transform=transform, as_targets=list, **alike)
     monkeypatch.setattr("grapheme_nn.model.GraphTransformNet.load", lambda folder, device="cpu": model)
 
 
@@ -68,7 +69,7 @@ def test_other_keys_of_a_line_come_back(grapheme):
 @pytest.mark.usefixtures("turning")
 def test_a_score_stands_beside_the_graph(grapheme):
     found = answers(grapheme("predict", "model", "--scores", given=json.dumps(SUM) + "\n"))
-    assert found == [{"output": TURNED, "score": 0.9877}]
+    assert found == [{"output": TURNED, "score": 0.9877, "unlike_training": None}]
 
 
 @pytest.mark.usefixtures("turning")
@@ -115,7 +116,7 @@ def test_with_json_the_answer_says_all_that_the_line_says(grapheme):
     row = {"id": 7, "input": SUM, "target": SUM}
     given = f"{json.dumps(SUM)}\n{json.dumps(row)}\n"
     found = answers(grapheme("predict", "model", "--json", "--scores", given=given))
-    made = {"output": TURNED, "score": 0.9877}
+    made = {"output": TURNED, "score": 0.9877, "unlike_training": None}
     assert found == [{"input": SUM} | made, row | made]
 
 

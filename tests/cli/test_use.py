@@ -44,7 +44,25 @@ def test_the_size_of_batches_changes_nothing(grapheme, model, numbers):
 def test_scores_are_probabilities_in_a_third_column(grapheme, model, numbers):
     found = rows(grapheme("predict", model, numbers, "--scores"))
     assert len(found) == 60
-    assert all(0 <= float(score) <= 1 for _, _, score in found)
+    assert all(0 <= float(score) <= 1 and unlike == "" for _, _, score, unlike in found)
+
+
+def test_beside_a_score_stands_what_is_unlike_training(grapheme, model):
+    found = rows(grapheme("predict", model, "--scores", given="123\n12ß\n\n12345678\n"))
+    unlike = ["", "unlike training: unseen 'ß'", "", "unlike training: 8 nodes, at most 4 in training"]
+    assert [row[3] for row in found] == unlike
+    (found,) = (json.loads(grapheme("predict", model, "--scores", "--json", given="12ß\n").stdout),)
+    assert found["unlike_training"] == "unseen 'ß'"
+
+
+def test_a_line_too_long_is_named_and_with_skip_bad_lines_left_out(grapheme, model, monkeypatch):
+    monkeypatch.setattr("grapheme_nn.model.LONGEST", 50)
+    given = f"12\n{'3' * 51}\n45\n"
+    result = grapheme("predict", model, given=given)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("12\t")
+    assert "the standard input:2: the input has 51 nodes, but 50 are the most: cut it into pieces" in result.stderr
+    assert [row[0] for row in rows(grapheme("predict", model, "--skip-bad-lines", given=given))] == given.split()
 
 
 def test_several_models_vote(grapheme, model, numbers):
@@ -125,7 +143,7 @@ def test_line_k_of_the_output_belongs_to_line_k_of_the_input(grapheme, model, op
             assert line in BAD or row["input"] == LINES[line]
         else:
             columns = answer.split("\t")
-            assert len(columns) == 2 + len(options)
+            assert len(columns) == 2 + 2 * len(options)
             assert columns[0] == LINES[line]
             assert bool(columns[1]) == (line in GOOD and LINES[line] != "")
     assert "not UTF-8" in result.stderr
@@ -232,7 +250,7 @@ def test_wrong_predictions_are_written_the_surest_first(grapheme, model, numbers
     made = {row[0]: row[1:] for row in rows(grapheme("predict", model, numbers, "--scores"))}
     for given, target, prediction, score in found:
         assert known[given] == target != prediction
-        assert made[given] == [prediction, score]
+        assert made[given] == [prediction, score, ""]
 
 
 def test_wrong_predictions_go_to_the_standard_output_and_figures_elsewhere(grapheme, model, numbers, tmp_path):

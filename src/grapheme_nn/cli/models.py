@@ -46,7 +46,8 @@ class Models:
         return Graph((), ()) if str(self.target_unit) == "graph" else ""
 
     def checked(self, line: Line) -> Line:
-        """The line, a bad one where its input is a text and the models read graphs, or the other way round."""
+        """The line, a bad one where its input is too long, or a text where the models read graphs, or the other way
+        round."""
         if line.pair is None or is_empty(line.pair.input):
             return line
         wrong = self._misfit(line.pair.input)
@@ -72,10 +73,16 @@ class Models:
         made = self.models[0].transform(inputs, features=features, batch_size=batch_size, return_scores=scores)
         return (made[0], made[1]) if scores else (made, None)
 
+    def unlike_training(self, pairs: Sequence[Pair]) -> list[str | None]:
+        """What about each input the first model has not met in training."""
+        features = [pair.features for pair in pairs] if self.models[0].config.features else None
+        return self.models[0].unlike_training([pair.input for pair in pairs], features=features)
+
     def _misfit(self, side: str | Graph) -> str:
         folders = zip(self.folders, self.models, strict=True)
         found = (misfit(folder, "reads", str(model.config.input_unit), side) for folder, model in folders)
-        return next(filter(None, found), "")
+        too_long = (model.too_long(side) for model in self.models)
+        return next(filter(None, (*found, *too_long)), "")
 
     def _features(self, pairs: Sequence[Pair], source: object) -> list[tuple[str, ...]] | None:
         given = any(pair.features for pair in pairs)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, cast
 
 import typer
 
@@ -33,7 +33,9 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write there, all lines or nothing.")
     ] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Add a column: how sure the model is, 0 to 1.")] = False,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Add columns: how sure the model is, 0 to 1, and what is unlike training.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object for every line: all that it says, and output.")
     ] = False,
@@ -63,11 +65,11 @@ def predict(
                 checked = checked[: checked.index(bad[0])]
             for start in range(0, len(checked), batch_size):
                 batch = checked[start : start + batch_size]
-                for line, output, score in answers(models, batch, name, scores):
+                for answer in answers(models, batch, name, scores):
                     if as_json or models.has_graphs:
-                        text = json_answer(line, output, score, complete=as_json)
+                        text = json_answer(answer, scores, complete=as_json)
                     else:
-                        text = tsv_answer(line, output, score, scores)
+                        text = tsv_answer(answer, scores)
                     # What JSON escapes, half a surrogate pair in a key that is not ours, is escaped here too.
                     target.write(f"{text}\n".encode(errors="backslashreplace"))
                 target.flush()
@@ -78,32 +80,48 @@ def predict(
                 raise DataError(f"{report(reasons(bad))}\n{name} has bad lines: correct or skip them{unwritten}")
 
 
-def answers(
-    models: "Models", lines: Sequence[Line], source: str, scores: bool
-) -> Iterator[tuple[Line, str | Graph | None, float | None]]:
-    """Each line with what its input becomes, None where the line is left out, and how sure that is, where wished."""
+class Answer(NamedTuple):
+    """A line, and what its input becomes."""
+
+    line: Line
+    output: str | Graph | None = None  # None where the line is left out
+    score: float | None = None  # how sure that is, where wished
+    unlike: str | None = None  # what about the input is unlike training, where scores are wished
+
+
+def answers(models: "Models", lines: Sequence[Line], source: str, scores: bool) -> Iterator[Answer]:
+    """Each line with its answer."""
     asked = [line.pair for line in lines if line.pair is not None and not is_empty(line.pair.input)]
     made, sure = models.transform(asked, source, len(lines), scores=scores) if asked else ([], None)
-    outputs = zip(made, sure if scores and sure is not None else [None] * len(made), strict=True)
+    nothing = [None] * len(made)
+    scored = (
+        zip(sure or nothing, models.unlike_training(asked), strict=True)
+        if scores
+        else zip(nothing, nothing, strict=True)
+    )
+    outputs = zip(made, scored, strict=True)
     for line in lines:
         if line.pair is None:
-            yield line, None, None
+            yield Answer(line)
         elif is_empty(line.pair.input):
-            yield line, models.empty, None
+            yield Answer(line, models.empty)
         else:
-            yield line, *next(outputs)
+            output, (score, unlike) = next(outputs)
+            yield Answer(line, output, score, unlike)
 
 
-def tsv_answer(line: Line, output: str | Graph | None, score: float | None, with_score: bool) -> str:
+def tsv_answer(answer: Answer, with_score: bool) -> str:
     """The line of TSV for one line: of one that is left out, the line as it came and nothing."""
+    line, output, score, unlike = answer
     values = [line.text if line.pair is None else str(line.pair.input), str(output or "")]
     if with_score:
-        values.append("" if score is None else f"{score:.4f}")
+        values += ["" if score is None else f"{score:.4f}", f"unlike training: {unlike}" if unlike else ""]
     return "\t".join(value.translate(ESCAPES) for value in values)
 
 
-def json_answer(line: Line, output: str | Graph | None, score: float | None, *, complete: bool) -> str:
+def json_answer(answer: Answer, with_score: bool, *, complete: bool) -> str:
     """The JSON object for one line: all that the line says if `complete`, else without graphs that came in."""
+    line, output, score, unlike = answer
     given = line.text if line.pair is None else line.pair.input
     row: dict[str, Any] = {"input": given} if isinstance(given, str) else {}
     if complete:
@@ -113,8 +131,9 @@ def json_answer(line: Line, output: str | Graph | None, score: float | None, *, 
     if line.pair is None:
         return json.dumps(row | {"error": f"{line.place}: {line.problem}"}, ensure_ascii=False)
     result: Any = output.as_dict() if isinstance(output, Graph) else output
-    row |= {"output": result} | ({} if score is None else {"score": round(score, 4)})
-    is_alone = not complete and line.row is None and score is None and not isinstance(given, str)
+    sure = None if score is None else round(score, 4)
+    row |= {"output": result} | ({"score": sure, "unlike_training": unlike} if with_score else {})
+    is_alone = not complete and line.row is None and not with_score and not isinstance(given, str)
     return json.dumps(result if is_alone and isinstance(output, Graph) else row, ensure_ascii=False)
 
 
