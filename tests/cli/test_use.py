@@ -187,6 +187,7 @@ def test_a_pipe_to_write_to_stays_a_pipe(grapheme, model, tmp_path):
 def test_a_device_that_is_not_there_is_refused(grapheme, refused, model, numbers, command):
     says = "--device cuda:99 is not there: this machine has cpu"
     refused(grapheme(command, model, numbers, "--device", "cuda:99"), 1, says)
+    refused(grapheme(command, model, numbers, "--device", "abacus"), 2, "--device abacus is no device: give cpu, cuda")
     assert grapheme(command, model, numbers, "--device", "cpu").exit_code == 0
 
 

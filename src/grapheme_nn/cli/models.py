@@ -1,10 +1,11 @@
 """Loads one model or an ensemble from folders, and runs inference on pairs, with features where they are needed."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grapheme_nn.cli.sentences import Unusable, say
+from grapheme_nn.cli.sentences import Unusable, WrongUse, say
 from grapheme_nn.data import Graph, Line, Pair
 from grapheme_nn.data.graphs import shown
 from grapheme_nn.data.pairs import is_empty
@@ -102,6 +103,8 @@ class Models:
 
 def find_device(name: str | None) -> str:
     """The device of that name, or without one a GPU, where there is any; refused where the machine has none such."""
+    if name is not None and not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
+        raise WrongUse(f"--device {name} is no device: give cpu, cuda, cuda:1 or mps")
     import torch
 
     gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
