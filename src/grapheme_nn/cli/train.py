@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grapheme_nn.cli.options import Columns, SkipBadLines
+from grapheme_nn.cli.options import Columns, Device, SkipBadLines
 from grapheme_nn.cli.sentences import Unusable, WrongUse, say
 from grapheme_nn.cli.stopping import Stopped, Stopping
-from grapheme_nn.data import Graph, Pair, hold_out, overlap, read_pairs
+from grapheme_nn.data import Graph, Pair, Pairs, hold_out, overlap, read_pairs
+from grapheme_nn.data.graphs import cut, shown
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ Preset = StrEnum("Preset", ["small", "base"])
 
 def train(
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Pairs: TSV or JSONL; of graphs, JSONL.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="DATA", help="Pairs, a file or a folder: TSV, CSV or JSONL; of graphs, JSONL.", show_default=False
+        ),
     ],
     dev: Annotated[Path | None, typer.Option(metavar="FILE", help="Pairs to choose the best model by.")] = None,
     out: Annotated[
@@ -53,9 +57,7 @@ def train(
     minutes: Annotated[float | None, typer.Option(help="Learn for so long and no longer.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps; without it, the fastest there is.")
-    ] = None,
+    device: Device = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same model.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was ended early.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is in FOLDER.")] = False,
@@ -70,14 +72,18 @@ def train(
         raise WrongUse("--resume continues a training and --overwrite replaces it: choose one of them")
     if minutes is not None and not minutes > 0:
         raise WrongUse(f"--minutes must be above 0, but is {minutes:g}")
-    pairs = _read(data, columns, skip_bad_lines)
-    held = None if dev is None else _read(dev, columns, skip_bad_lines)
+    pairs: list[Pair]
+    held: list[Pair] | None
+    pairs, files = _read(data, columns, skip_bad_lines)
+    held, held_files = (None, []) if dev is None else _read(dev, columns, skip_bad_lines)
     from grapheme_nn.cli.config import resolve
     from grapheme_nn.training import check_folder
 
     check_folder(out, resume=resume, overwrite=overwrite)
     if device is not None:
-        _choose_device(device)
+        from grapheme_nn.cli.models import find_device
+
+        os.environ["ACCELERATE_TORCH_DEVICE"] = find_device(device)  # what Accelerate takes in place of its own choice
 
     options = {
         "loss": loss,
@@ -95,7 +101,7 @@ def train(
         pairs, held = _held_out(data, pairs, settings.seed)
     elif shared := overlap(pairs, held):
         say(f"warning: {shared:,} of {len(held):,} pairs of {dev} are in {data} too, so the dev figures flatter")
-    how = {"resume": resume, "overwrite": overwrite, "files": _digests([data] if dev is None else [data, dev])}
+    how = {"resume": resume, "overwrite": overwrite, "files": _digests([*files, *held_files])}
     _run(pairs, held, settings, out, how)
 
 
@@ -146,6 +152,8 @@ def _use(pairs: list[Pair], out: Path) -> str:
         if len(line) > LONGEST_LINE:
             return f"grapheme predict {quote(str(out))} FILE.jsonl"
         return f"printf '%s\\n' {quote(line)} | grapheme predict {quote(str(out))}"
+    if len(pair.input) > LONGEST_LINE:
+        return f"grapheme predict {quote(str(out))} FILE"
     if pair.features:
         line = quote(f"{pair.input}\\t{';'.join(pair.features)}\\n")
         return f"printf {line} | grapheme predict {quote(str(out))} --columns input,features"
@@ -172,18 +180,21 @@ def _held_out(data: Path, pairs: list[Pair], seed: int) -> tuple[list[Pair], lis
     return rest, held
 
 
-def _read(file: Path, columns: str | None, skip_bad_lines: bool) -> list[Pair]:
+def _read(file: Path, columns: str | None, skip_bad_lines: bool) -> tuple[Pairs, list[Path]]:
+    """The pairs, and the files that they are from."""
     pairs = read_pairs(file, columns=columns, skip_bad_lines=skip_bad_lines)
     if pairs.skipped:
         say(pairs.report())
+    if len(pairs.files) > 1:
+        say("\n".join(f"{name}: {count:,} pairs" for name, count in pairs.files.items()))
     features = {unit for pair in pairs for unit in pair.features}
     with_features = f" with {len(features):,} different features" if features else ""
     say(f"{file}: {len(pairs):,} pairs{with_features}, such as {_shown(pairs[0])}")
-    return pairs
+    return pairs, [Path(name) for name in pairs.files]
 
 
 def _shown(pair: Pair) -> str:
-    features = f" ({' '.join(pair.features)})" if pair.features else ""
+    features = f" ({cut(' '.join(pair.features))})" if pair.features else ""
     given, wanted = (_side(side) for side in pair[:2])
     return f"{given}{features} -> {wanted}"
 
@@ -191,22 +202,7 @@ def _shown(pair: Pair) -> str:
 def _side(side: str | Graph) -> str:
     from grapheme_nn.drawing import preview
 
-    return preview(side) if isinstance(side, Graph) else repr(side)
-
-
-def _choose_device(name: str) -> None:
-    """Tell Accelerate which device to train on, if it is there."""
-    import torch
-
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise WrongUse(f"--device {name} is no device: give cpu, cuda, cuda:1 or mps") from None
-    there = torch.accelerator.current_accelerator(check_available=True)
-    kinds = ["cpu"] if there is None else ["cpu", there.type]
-    if device.type not in kinds or (device.type != "cpu" and (device.index or 0) >= torch.accelerator.device_count()):
-        raise Unusable(f"--device {name} is not there: this machine has {' and '.join(kinds)}")
-    os.environ["ACCELERATE_TORCH_DEVICE"] = name
+    return preview(side) if isinstance(side, Graph) else shown(side)
 
 
 def _digests(files: list[Path]) -> dict[str, str]:
