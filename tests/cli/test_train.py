@@ -220,7 +220,10 @@ def test_a_second_training_into_the_same_folder_is_refused(process, grapheme, re
 
 @pytest.mark.parametrize(
     ("device", "code", "says"),
-    [("abacus", 2, "--device abacus is no device"), ("cuda:99", 1, "--device cuda:99 is not there: this machine has cpu")],
+    [
+        ("abacus", 2, "--device abacus is no device"),
+        ("cuda:99", 1, "--device cuda:99 is not there: this machine has cpu"),
+    ],
 )
 def test_a_device_that_is_not_there_is_refused(grapheme, refused, numbers, tmp_path, device, code, says):
     refused(grapheme("train", numbers, "--device", device, "--out", tmp_path / "model"), code, says)
