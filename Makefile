@@ -1,10 +1,10 @@
-# From a fresh clone: `make demo`, `make demo-graphs`, `make test`. All install first; the second time that is skipped.
+# From a fresh clone: `make demo`, `make demo-graphs`, `make quick`, `make test`. All install first; the second time that is skipped.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 INSTALLED := .venv/.installed
 
-.PHONY: setup demo demo-graphs test fuzz format clean
+.PHONY: setup demo demo-graphs lint quick test fuzz format clean
 
 setup: $(INSTALLED)
 
@@ -22,10 +22,16 @@ demo: setup
 demo-graphs: setup
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python examples/derivative.py
 
-test: setup
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Within a minute on two cores: all but what tests/conftest.py calls slow, such as trainings.
+quick: lint
+	$(BIN)/pytest -m 'not slow'
+
+test: lint
 	$(BIN)/pytest
 
 # The property tests alone, with examples that no run has tried; what fails is printed with the line that repeats it.

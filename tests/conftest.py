@@ -16,6 +16,39 @@ settings.register_profile("fuzz", max_examples=1000, deadline=None, print_blob=T
 settings.load_profile("ci")
 
 
+# What takes seconds: trainings, all gradients, a million nodes. `make quick` leaves it out.
+SLOW = (
+    "check/test_mutations.py",
+    "check/test_parameters.py",
+    "check/test_rows.py",
+    "cli/test_train.py",
+    "cli/test_use.py",
+    "data/test_graphs.py::test_a_graph_of_a_million",
+    "data/test_graphs.py::test_a_stream",
+    "loss/test_structural.py::test_activations",
+    "loss/test_structural.py::test_gradients_match_central_differences",
+    "loss/test_structural.py::test_ten_thousand",
+    "morph/test_chain.py::test_every_operator_after_every_other_and_once_more[",
+    "morph/test_merge.py::test_estimators_point",
+    "morph/test_merge.py::test_the_enumerated_truth",
+    "morph/test_merge.py::test_training_moves",
+    "objective/test_structural_objective.py::test_at_convergence",
+    "objective/test_training.py",
+    "test_assignment.py::test_a_million",
+    "test_examples.py",
+    "test_graph_model.py",
+    "test_readme.py",
+    "test_training.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.removeprefix("tests/").startswith(SLOW):
+            item.add_marker("slow")
+
+
 @pytest.fixture
 def calls():
     """Counts the functions, of Python and of C, that are called: work by a measure that no other job disturbs."""

@@ -1,5 +1,7 @@
 """Everything on a GPU gives what it gives on the CPU. Skipped where there is none."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -19,6 +21,7 @@ MORPHS = [
     LocalPool(4),
     Split(4, 2),
     Rewire(4),
+    *(module(acyclic=False) for module in (Merge, partial(LocalPool, 4), partial(Split, 4, 2), partial(Rewire, 4))),
 ]
 
 
