@@ -95,9 +95,9 @@ def repeat(random: Random) -> tuple[str, str]:
 
 
 def count(random: Random) -> tuple[str, str]:
-    """How many letters there are."""
-    text = word(random, 1, 20)
-    return text, str(len(text))
+    """How many words there are."""
+    words = [word(random, 1, 6) for _ in range(random.randint(1, 12))]
+    return " ".join(words), str(len(words))
 
 
 def swap(random: Random) -> tuple[str, str]:
