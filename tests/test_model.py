@@ -465,6 +465,7 @@ def swap_weights(folder):
         (lambda f: change_config(f, input_normalization="NFX"), "unknown input_normalization 'NFX': choose one of NFC"),
         (lambda f: replace_in_config(f, '"format": 1', '"format": 2'), "has format 2, but version .* reads format 1"),
         (lambda f: replace_in_config(f, '"format": 1', '"colour": 1'), "unknown key 'colour'"),
+        (lambda f: replace_in_config(f, '"format": 1', '"result": 1'), '"result" is no object'),
         (lambda f: net(seed=3).save(f.with_name("other")) or swap_weights(f), "not what config.json was written for"),
     ],
 )

@@ -356,10 +356,24 @@ def test_a_time_limit_is_kept_and_its_last_epoch_is_told_of(tmp_path):
     config = replace(TINY, epochs=1000, time_limit=0.02)
     result = train(upper(300), [*upper(20), NEVER], config, tmp_path, progress=seen.append)
     assert result.epochs < 1000
-    assert result.ended == "the time limit of 0.02 minutes is reached"
+    assert result.ended == "the time limit of 0.02 min is reached"
     assert (tmp_path / "model.safetensors").is_file()
     assert [now.epoch for now in seen if now.step == now.steps] == list(range(1, result.epochs + 1))
     assert seen[-1].done == 1
+
+
+def test_a_run_whose_time_was_up_when_it_was_stopped_is_judged_when_it_is_resumed(tmp_path, monkeypatch):
+    def stop(progress):
+        if progress.step:
+            raise Stop
+
+    config = replace(TINY, epochs=9, time_limit=1.0)
+    monkeypatch.setattr("grapheme_nn.training._time_used", lambda run, config: float(run.total_steps))
+    with pytest.raises(Stop):
+        train(upper(64), upper(9), config, tmp_path, progress=stop)
+    result = train(upper(64), upper(9), config, tmp_path, resume=True)
+    assert (result.epochs, result.ended) == (1, "the time limit of 1 min is reached")
+    assert (tmp_path / "model.safetensors").is_file()
 
 
 def test_all_schedules_go_by_the_share_of_the_time_where_there_is_a_limit(tmp_path, monkeypatch):

@@ -73,6 +73,9 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelError(f"{folder / CONFIG} is damaged: {error}") from None
     if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
         raise ModelError(f'{folder / CONFIG} does not describe a model: it has no object "model"')
+    for key in ("training", "data", "result"):
+        if not isinstance(config.get(key, {}), dict):
+            raise ModelError(f'{folder / CONFIG} is damaged: "{key}" is no object')
     if config.get("format", FORMAT) != FORMAT:
         able = f"version {__version__} of grapheme-nn reads format {FORMAT}"
         raise ModelError(f"{folder / CONFIG} has format {config['format']!r}, but {able}: use a newer version")

@@ -117,7 +117,7 @@ def _train(trainer: Trainer, out: Path, resume: bool, progress: Callable[[Progre
             raise
 
     tell(replace(_progress(run, settings, len(trainer.steps(run.epoch))), notes=tuple(trainer.notes)))
-    while not _ended(run, settings):
+    while run.step or not _ended(run, settings):  # an epoch that was begun is judged
         steps = trainer.steps(run.epoch)
         while run.step < len(steps) and _time_used(run, settings) < 1:
             begun = perf_counter()
@@ -196,7 +196,7 @@ def _ended(run: Run, config: Resolved) -> str:
     # Before anything is right, the exact match cannot tell whether something is being learned.
     if 0 < config.patience <= run.epoch - run.gained and run.best > 0:
         return f"no better dev exact match for {config.patience} epochs (patience)"
-    return f"the time limit of {config.time_limit:g} minutes is reached" if _time_used(run, config) >= 1 else ""
+    return f"the time limit of {config.time_limit:g} min is reached" if _time_used(run, config) >= 1 else ""
 
 
 def _changed(before: str, warning: str) -> tuple[str, ...]:
