@@ -96,7 +96,7 @@ def repeat(random: Random) -> tuple[str, str]:
 
 def count(random: Random) -> tuple[str, str]:
     """How many words there are."""
-    words = [word(random, 1, 6) for _ in range(random.randint(1, 12))]
+    words = [word(random, 1, 6) for _ in range(random.randint(1, 9))]
     return " ".join(words), str(len(words))
 
 
