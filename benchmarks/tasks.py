@@ -95,9 +95,9 @@ def repeat(random: Random) -> tuple[str, str]:
 
 
 def count(random: Random) -> tuple[str, str]:
-    """How many words there are."""
-    words = [word(random, 1, 6) for _ in range(random.randint(1, 9))]
-    return " ".join(words), str(len(words))
+    """How many vowels there are."""
+    text = word(random, 3, 12)
+    return text, str(sum(text.count(vowel) for vowel in "aeiou"))
 
 
 def swap(random: Random) -> tuple[str, str]:
