@@ -680,6 +680,13 @@ def test_what_is_unlike_training_is_said():
     assert net().unlike_training(["anything at all"]) == [None]  # nobody knows what it was trained on
 
 
+def test_unlike_training_is_told_of_units_in_the_form_that_the_model_reads():
+    model = net(input_units=("é", "b"), longest_input=2, input_normalization="NFC")
+    assert model.unlike_training(["e\u0301b"]) == [None]
+    model = net(input_units=("ab", "c"), longest_input=2, input_unit="symbol")
+    assert model.unlike_training(["ab c", "a c"]) == [None, "unseen 'a'"]
+
+
 def test_unseen_features_are_unlike_training():
     model = net(features=("N", "V"), input_units=("a",), longest_input=9)
     assert model.unlike_training(["a", "a"], features=[("N",), ("V", "ADJ")]) == [None, "unseen 'ADJ'"]

@@ -59,6 +59,8 @@ HANGUL = "가나다라마바사글한국말빛"
         (drawn(["x", "+", "12", "7", "*"]), "codepoint"),
         (drawn(MORSE), "codepoint"),
         (drawn([chr(number) for number in range(0x4E00, 0x5000)]), "codepoint"),  # Chinese, a word at a time
+        (drawn([chr(number) for number in range(0x4E00, 0x4F00)], count=1000), "codepoint"),  # and again and again
+        (drawn(["pˑ", "t˞", "kˠ˞", "a˥˩", "o˧˥", "t͡s˞ʰ"]), "symbol"),  # tones and rhoticity are marks
         (drawn(PHONES, "  "), "codepoint"),  # between two spaces there is nothing
         (drawn("abc", ""), "codepoint"),
         (["A", "B"] * 50, "codepoint"),  # names of classes
