@@ -485,7 +485,7 @@ def test_a_model_that_is_replaced_while_it_is_loaded_is_the_new_one(tmp_path, mo
     def late(file):
         if file.name == "model.safetensors":
             monkeypatch.setattr(Path, "read_bytes", read)
-            new.save(tmp_path)
+            new.save(tmp_path, overwrite=True)
         return read(file)
 
     monkeypatch.setattr(Path, "read_bytes", late)
@@ -531,6 +531,23 @@ def test_what_is_copied_comes_out_in_the_form_of_the_targets():
     assert transform_ensemble([model], ["é"])[0] == [copied]
 
 
+def test_what_is_saved_again_keeps_its_card_and_its_record(tmp_path):
+    net().save(tmp_path / "one", card="# Mine", training={"seed": 3}, result={"ended": "all epochs are done"})
+    GraphTransformNet.load(tmp_path / "one").save(tmp_path / "two")
+    for name in ("README.md", "config.json", "model.safetensors"):
+        assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["README.md", "config.json", "model.safetensors"])
+def test_no_file_is_replaced_without_a_wish(tmp_path, name):
+    (tmp_path / name).write_text("my own")
+    with pytest.raises(ModelError, match=f"has a {name} already: name another folder, or give overwrite=True"):
+        net().save(tmp_path)
+    assert (tmp_path / name).read_text() == "my own"
+    net().save(tmp_path, overwrite=True)
+    GraphTransformNet.load(tmp_path)
+
+
 def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):
     old = net(seed=1)
     old.save(tmp_path)
@@ -540,7 +557,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):
 
     monkeypatch.setattr("grapheme_nn.model_folder.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        net(seed=2).save(tmp_path)
+        net(seed=2).save(tmp_path, overwrite=True)
     assert GraphTransformNet.load(tmp_path).transform(TEXTS) == old.transform(TEXTS)
     assert len(list(tmp_path.iterdir())) == 3
 

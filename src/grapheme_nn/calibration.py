@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-FEWEST = 50  # outputs that a power can be fitted on
+FEWEST = 20  # outputs that a power can be fitted on
 BINS = 10
 
 
 def fit_power(scores: Sequence[float], right: Sequence[bool]) -> float:
     r"""The power k for which score^k is the likeliest probability of being right; 1 where there is too little to tell.
 
-    .. math:: \max_k \sum_{i \text{ right}} k \log p_i + \sum_{i \text{ wrong}} \log(1 - p_i^k) - (\log k)^2 / 2
+    .. math:: \max_k \sum_{i \text{ right}} k \log p_i + \sum_{i \text{ wrong}} \log(1 - p_i^k) - (\log k)^2 / 8
 
     As Platt scaling (Platt, 1999), with one parameter, which keeps the order of scores and 1 where it is. The last term
     keeps k near 1 where almost nothing is wrong.
@@ -24,9 +24,9 @@ def fit_power(scores: Sequence[float], right: Sequence[bool]) -> float:
 
     def cost(log_power: float) -> float:
         scaled = np.exp(log_power) * surprise
-        return float(scaled[correct].sum() - np.log(-np.expm1(-scaled[~correct])).sum() + log_power**2 / 2)
+        return float(scaled[correct].sum() - np.log(-np.expm1(-scaled[~correct])).sum() + log_power**2 / 8)
 
-    return float(np.exp(minimize_scalar(cost, bounds=(-4, 4), method="bounded").x))
+    return float(np.exp(minimize_scalar(cost, bounds=(-8, 8), method="bounded").x))
 
 
 def calibration_error(scores: Sequence[float], right: Sequence[bool]) -> float:

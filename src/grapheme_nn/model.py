@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from math import exp, inf
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from grapheme_nn.data.graphs import Graph, cut, shown
 from grapheme_nn.graph import join_units, name_identities, type_identities, units_of
 from grapheme_nn.graph_data import as_side, collate, encode
 from grapheme_nn.isomorphism import is_same
-from grapheme_nn.model_folder import ModelError, read_folder, write_folder
+from grapheme_nn.model_folder import CARD, CONFIG, WEIGHTS, ModelError, read_card, read_folder, write_folder
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.nn.edges import edge_predictor
 from grapheme_nn.nn.encoder import Encoder
@@ -54,6 +55,7 @@ class GraphTransformNet(nn.Module):
         self.relabel = Relabel(config, has_void=self.objective.has_void)
         self.next = NextPointer(config.width, config.reach) if self.objective.predicts_next else None
         self.edges = edge_predictor(config) if config.target_unit == "graph" else None
+        self.card, self.about = "# A grapheme model\n", dict[str, Any]()  # what its folder says of it, see `save`
 
     def forward(self, batch: Data) -> PredictedGraph:
         """The predicted graphs of a batch of DAGs with `x` int64 [n]: what each node is."""
@@ -156,12 +158,24 @@ class GraphTransformNet(nn.Module):
         """Texts or graphs in the normalization form of this model's outputs, to be compared with those."""
         return [normalized(side, self.config.target_normalization) for side in sides]
 
-    def save(self, folder: str | PathLike[str], *, card: str = "", **about: Mapping[str, Any]) -> None:
+    def save(
+        self,
+        folder: str | PathLike[str],
+        *,
+        overwrite: bool = False,
+        card: str | None = None,
+        **about: Mapping[str, Any],
+    ) -> None:
         """Write the model folder: weights, configuration and card; `about` is what else `config.json` says.
 
-        Of a training that is `training`, its settings; `data`, what it learned from; and `result`.
+        Of a training that is `training`, its settings; `data`, what it learned from; and `result`. What is not given
+        is as it was in the folder that the model was loaded from. Files that are there are replaced with `overwrite`.
         """
-        write_folder(folder, self.state_dict(), {"model": asdict(self.config), **about}, card)
+        there = [name for name in (WEIGHTS, CONFIG, CARD) if (Path(folder) / name).exists()]
+        if there and not overwrite:
+            raise ModelError(f"{folder} has a {there[0]} already: name another folder, or give overwrite=True")
+        config = {"model": asdict(self.config)} | self.about | about
+        write_folder(folder, self.state_dict(), config, self.card if card is None else card)
 
     @classmethod
     def load(cls, folder: str | PathLike[str], device: torch.device | str = "cpu") -> Self:
@@ -185,6 +199,8 @@ class GraphTransformNet(nn.Module):
                     f"the weights in {folder} do not fit its configuration: {name} is {sizes[0]}, expected {sizes[1]}"
                 )
         model.load_state_dict(weights)
+        model.card = read_card(folder)
+        model.about = {key: config[key] for key in ("training", "data", "result") if key in config}
         return model.to(device).eval()
 
     @property

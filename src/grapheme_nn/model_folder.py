@@ -85,6 +85,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def read_card(folder: str | os.PathLike[str]) -> str:
+    """The card of a model folder, empty where it has none."""
+    file = Path(folder) / CARD
+    return _bytes(file).decode(errors="replace") if file.is_file() else ""
+
+
 def packed(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """Tensors as a file of safetensors has them."""
     return save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, metadata)

@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from grapheme_nn.calibration import fit_power
+from grapheme_nn.calibration import FEWEST, fit_power
 from grapheme_nn.card import model_card
 from grapheme_nn.checkpoint import FILE as CHECKPOINT
 from grapheme_nn.checkpoint import save_checkpoint
@@ -24,6 +24,7 @@ from grapheme_nn.config import ModelConfig, Resolved, TrainConfig
 from grapheme_nn.dag import Integers
 from grapheme_nn.data import Graph, Pair, length_batches
 from grapheme_nn.data.examples import Examples, choose_parts, edge_types_in, edges_in, features_in, labels_in
+from grapheme_nn.data.graphs import shown
 from grapheme_nn.drawing import preview
 from grapheme_nn.graph_data import as_side
 from grapheme_nn.isomorphism import is_same
@@ -96,6 +97,7 @@ class Trainer:
         if not_covered.size:
             self.notes.append(_unteachable([pairs[row] for row in not_covered], self.config.parts))
         self.merged = self.nodes = 0  # in the last step: nodes merged away, of so many
+        self.scores_fitted = True
         torch.manual_seed(config.seed)
         self.accelerator = Accelerator()
         shared = {field.name for field in fields(ModelConfig)} & {field.name for field in fields(config)}
@@ -218,7 +220,9 @@ class Trainer:
         if self.accelerator.is_main_process:
             result = _result(run)
             card = model_card(self.config, self.pairs, self.dev, result)
-            self.averaged.save(out, card=card, training=asdict(self.config), data=self._data, result=result)
+            self.averaged.save(
+                out, overwrite=True, card=card, training=asdict(self.config), data=self._data, result=result
+            )
 
     def finish(self, run: Run, ended: str, out: Path) -> None:
         """Say in the folder why training ended, and fit the scores; what it would have gone on from is not needed."""
@@ -235,6 +239,7 @@ class Trainer:
         dev = [pair for pair in self.dev if pair.input not in learned][:MOST_FITTED]
         features = [pair.features for pair in dev] if model.config.features else None
         outputs, scores = model.transform([pair.input for pair in dev], features=features, return_scores=True)
+        self.scores_fitted = len(dev) >= FEWEST
         return fit_power(scores, [is_same(output, pair.target) for output, pair in zip(outputs, dev, strict=True)])
 
     def write_metrics(self, run: Run, out: Path) -> None:
@@ -267,7 +272,16 @@ def _average(averages: list[Tensor], parameters: list[Tensor], count: Tensor, *,
 
 def _checked(pairs: Sequence[Pair]) -> list[Pair]:
     """The pairs with texts and `Graph`s alone, each side of all pairs of the same kind."""
-    checked = [pair._replace(input=as_side(pair.input)[0], target=as_side(pair.target)[0]) for pair in pairs]
+    checked = []
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, Pair):  # a plain tuple, as one writes it by hand
+            if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
+                raise TypeError(f"pair {number} must be a Pair(input, target, features), but is {shown(pair)}")
+            pair = Pair(*pair)
+        given, wanted = (
+            as_side(getattr(pair, name), f"the {name} of pair {number}")[0] for name in ("input", "target")
+        )
+        checked.append(Pair(given, wanted, tuple(pair.features)))
     for number, pair in enumerate(checked):
         for name, side, first in zip(("input", "target"), pair[:2], checked[0][:2], strict=True):
             if isinstance(side, Graph) != isinstance(first, Graph):

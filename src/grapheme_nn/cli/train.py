@@ -140,6 +140,8 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
         f"ended after {result.seconds:,.0f} s: {result.ended}; dev exact match {result.best_dev_exact_match:.2%} in "
         f"epoch {result.best_epoch} of {result.epochs}, {result.parameters:,} parameters: the model is in {out}"
     )
+    if not result.scores_fitted:
+        say("scores are not fitted, for there are too few dev pairs that were not learned from: take them as an order")
     say(f"use it: {_use(pairs, out)}")
 
 
