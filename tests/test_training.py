@@ -503,8 +503,8 @@ def test_scores_are_fitted_on_dev_pairs_that_were_not_learned_from(tmp_path):
 def test_plain_tuples_are_pairs_and_what_is_none_is_named(tmp_path):
     pairs = [tuple(pair) for pair in copies(60)]
     assert train([pair[:2] for pair in pairs], pairs, replace(TINY, epochs=1), tmp_path / "model").epochs == 1
-    with pytest.raises(TypeError, match="pair 1 must be a Pair.*, but is 'abc'"):
+    with pytest.raises(TypeError, match=r"pair 1 must be a Pair.*, but is 'abc'"):
         train([*pairs[:1], "abc"], [], TINY, tmp_path / "none")
-    with pytest.raises(TypeError, match="the target of pair 1 must be a str.*, but is NoneType None"):
+    with pytest.raises(TypeError, match=r"the target of pair 1 must be a str.*, but is NoneType None"):
         train([*pairs[:1], ("abc", None)], [], TINY, tmp_path / "none")
     assert not (tmp_path / "none").exists()
