@@ -198,7 +198,7 @@ def test_resuming_with_other_pairs_or_options_is_refused(tmp_path):
     with pytest.raises(Stop):
         train(pairs, pairs[:9], replace(TINY, epochs=1), tmp_path, progress=stop)
     for other, dev, epochs in ((pairs[1:], pairs[:9], 1), (pairs, pairs[:8], 1), (pairs, pairs[:9], 2)):
-        with pytest.raises(ModelError, match="train without resuming"):
+        with pytest.raises(ModelError, match="was made with other"):
             train(other, dev, replace(TINY, epochs=epochs), tmp_path, resume=True)
     with pytest.raises(ModelError, match="another model"):
         train(pairs, pairs[:9], replace(TINY, epochs=1, width=16), tmp_path, resume=True)
@@ -508,3 +508,40 @@ def test_plain_tuples_are_pairs_and_what_is_none_is_named(tmp_path):
     with pytest.raises(TypeError, match=r"the target of pair 1 must be a str.*, but is NoneType None"):
         train([*pairs[:1], ("abc", None)], [], TINY, tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_run_is_continued_with_more_time_and_other_changes_are_named(tmp_path):
+    def stop(progress):
+        if progress.step:
+            raise KeyboardInterrupt
+
+    pairs = copies(60)
+    with pytest.raises(KeyboardInterrupt):
+        train(pairs, pairs, replace(TINY, epochs=2, time_limit=1.0), tmp_path, progress=stop)
+    for config, given, what in (
+        (replace(TINY, epochs=2, ema=0.5), pairs, "ema"),
+        (replace(TINY, epochs=2), pairs[1:], "pairs"),
+    ):
+        with pytest.raises(ModelError, match=f"was made with other {what}: give the same to continue it"):
+            train(given, pairs, config, tmp_path, resume=True)
+    assert train(pairs, pairs, replace(TINY, epochs=2, time_limit=9.0), tmp_path, resume=True).epochs == 2
+
+
+@pytest.mark.parametrize("name", ["README.md", "config.json", "metrics.jsonl"])
+def test_files_that_are_no_models_are_not_replaced_without_a_wish(tmp_path, name):
+    (tmp_path / name).write_text("my own")
+    with pytest.raises(ModelError, match=f"has a {name} that would be replaced"):
+        train(copies(60), [], TINY, tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "my own"
+
+
+def test_a_model_that_nothing_was_held_out_from_says_so(tmp_path):
+    pairs = copies(40)
+    result = train(pairs, pairs, replace(TINY, epochs=1), tmp_path)
+    assert not result.scores_fitted
+    assert (
+        "of 40 pairs that it learned from, for none was held out, are exactly right"
+        in (tmp_path / "README.md").read_text()
+    )
+    assert json.loads((tmp_path / "config.json").read_text())["data"]["held_out"] is False

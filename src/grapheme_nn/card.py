@@ -8,7 +8,9 @@ from grapheme_nn.data import Graph, Pair
 from grapheme_nn.drawing import preview
 
 
-def model_card(config: Resolved, pairs: Sequence[Pair], dev: Sequence[Pair], result: dict[str, Any]) -> str:
+def model_card(
+    config: Resolved, pairs: Sequence[Pair], dev: Sequence[Pair], held_out: bool, result: dict[str, Any]
+) -> str:
     """The card of a model, from its settings, what it learned from, and the `result` that `config.json` has."""
     example = pairs[0]
     given = ", features=[...]" if any(pair.features for pair in pairs) else ""
@@ -20,7 +22,8 @@ def model_card(config: Resolved, pairs: Sequence[Pair], dev: Sequence[Pair], res
     ]
     call = repr(example.input.as_dict() if isinstance(example.input, Graph) else example.input)
     ended = f"training ended: {result['ended']}" if result["ended"] else "training has not ended"
-    right = f"{result['best_dev_exact_match']:.2%} of {len(dev):,} dev pairs are exactly right"
+    judges = "dev pairs" if held_out else "pairs that it learned from, for none was held out,"
+    right = f"{result['best_dev_exact_match']:.2%} of {len(dev):,} {judges} are exactly right"
     return f"""# A grapheme model
 
 Turns {kinds[0]} into {kinds[1]}, learned from {len(pairs):,} pairs such as {shown[0]} to {shown[1]}.

@@ -34,6 +34,13 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def refuse_locked(folder: Path) -> None:
+    """A `ModelError` where another process holds the folder."""
+    if (folder / FILE).exists() and os.access(folder / FILE, os.W_OK):
+        with locked(folder):
+            pass
+
+
 if os.name == "nt":
 
     def _lock(file: int) -> None:

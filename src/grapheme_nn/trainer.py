@@ -39,6 +39,7 @@ from grapheme_nn.text_choice import choose_forms, choose_units, in_forms
 EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 200_000, 4, 100, 1000
 COPYING = 0.6  # a task of copying has at least this share of its targets' units in its inputs
 METRICS = "metrics.jsonl"
+MAY_CHANGE = ("time_limit", "patience")  # when a run is continued: only how long it goes on
 MOST_FITTED = 2_000  # dev pairs that the power of scores is fitted on
 DIVERGED = "the loss or its gradient is no longer a finite number"
 MOST_NAMED, LONGEST_NAMED = 3, 60  # pairs that teach nothing, and characters of a side of one
@@ -87,6 +88,9 @@ class Trainer:
         config, units = choose_units(config, pairs)
         self.notes = forms + units
         self.pairs, self.dev, self.files = pairs, dev or pairs[:1000], dict(files or {})
+        learned = {pair.input for pair in pairs}
+        self.unseen = [pair for pair in self.dev if pair.input not in learned]  # what dev figures should be of
+        self.held_out = bool(self.unseen)
         features = features_in(pairs)
         config = _by_looking(config, pairs[0])
         self.examples = Examples.of(pairs, config.input_unit, config.target_unit, with_features=bool(features))
@@ -202,14 +206,21 @@ class Trainer:
     @cached_property
     def identity(self) -> str:
         """What a checkpoint must agree with to be continued."""
-        return json.dumps([asdict(self.config), self._data["sha256"]])
+        settings = {name: value for name, value in asdict(self.config).items() if name not in MAY_CHANGE}
+        return json.dumps([settings, self._data["sha256"]])
 
     @cached_property
     def _data(self) -> dict[str, Any]:
         """What was learned from, as `config.json` has it."""
         pairs = repr([[tuple(pair) for pair in side] for side in (self.pairs, self.dev)])
         digest = sha256(pairs.encode("utf-8", "surrogatepass")).hexdigest()
-        return {"files": self.files, "pairs": len(self.pairs), "dev_pairs": len(self.dev), "sha256": digest}
+        return {
+            "files": self.files,
+            "pairs": len(self.pairs),
+            "dev_pairs": len(self.dev),
+            "held_out": self.held_out,
+            "sha256": digest,
+        }
 
     def save_checkpoint(self, run: Run, out: Path) -> None:
         if self.accelerator.is_main_process:
@@ -219,7 +230,7 @@ class Trainer:
     def save_model(self, run: Run, out: Path) -> None:
         if self.accelerator.is_main_process:
             result = _result(run)
-            card = model_card(self.config, self.pairs, self.dev, result)
+            card = model_card(self.config, self.pairs, self.dev, self.held_out, result)
             self.averaged.save(
                 out, overwrite=True, card=card, training=asdict(self.config), data=self._data, result=result
             )
@@ -229,14 +240,13 @@ class Trainer:
         if self.accelerator.is_main_process:
             result, model = _result(run, ended), GraphTransformNet.load(out, device=self.accelerator.device)
             config = asdict(replace(model.config, score_power=self._score_power(model)))
-            card = model_card(self.config, self.pairs, self.dev, result)
+            card = model_card(self.config, self.pairs, self.dev, self.held_out, result)
             update_folder(out, {"model": config, "result": result}, card)
             (out / CHECKPOINT).unlink(missing_ok=True)
 
     def _score_power(self, model: GraphTransformNet) -> float:
         """The power of scores, fitted on dev pairs that were not learned from."""
-        learned = {pair.input for pair in self.pairs}
-        dev = [pair for pair in self.dev if pair.input not in learned][:MOST_FITTED]
+        dev = self.unseen[:MOST_FITTED]
         features = [pair.features for pair in dev] if model.config.features else None
         outputs, scores = model.transform([pair.input for pair in dev], features=features, return_scores=True)
         self.scores_fitted = len(dev) >= FEWEST

@@ -1,5 +1,6 @@
 """Training: a plain loop from pairs to a model folder."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -11,8 +12,8 @@ from time import perf_counter
 from grapheme_nn.checkpoint import FILE, load_checkpoint
 from grapheme_nn.config import Resolved, TrainConfig
 from grapheme_nn.data import Pair
-from grapheme_nn.folder_lock import locked
-from grapheme_nn.model_folder import WEIGHTS, ModelError, read_config
+from grapheme_nn.folder_lock import locked, refuse_locked
+from grapheme_nn.model_folder import CARD, CONFIG, WEIGHTS, ModelError, read_config
 from grapheme_nn.trainer import METRICS, Run, Trainer
 
 STEPS_BETWEEN_CHECKPOINTS = 1000
@@ -98,7 +99,11 @@ def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
         ended = read_config(out).get("result", {}).get("ended")
         why = f"holds a model whose training has ended ({ended})" if ended else "holds a model but no checkpoint"
         raise ModelError(f"{out} {why}, so there is nothing to resume: to train again, {way_out}")
+    others = [name for name in (CARD, CONFIG, METRICS) if (out / name).exists()]
+    if not overwrite and others and not has_model and not has_checkpoint:
+        raise ModelError(f"{out} has a {others[0]} that would be replaced: {way_out}")
     if not resume and not overwrite and (has_model or has_checkpoint):
+        refuse_locked(out)  # a training that is running is not one that was stopped
         what = "a training that was stopped" if has_checkpoint else "a model already"
         go_on = "continue it (--resume, resume=True), " if has_checkpoint else ""
         raise ModelError(f"{out} holds {what}: {go_on}{way_out}")
@@ -179,8 +184,11 @@ def _begin(trainer: Trainer, out: Path, resume: bool) -> Run:
         (out / FILE).unlink(missing_ok=True)
         return Run()
     state = load_checkpoint(out, trainer.network, trainer.average, trainer.optimizer)
-    if state["config"] != trainer.identity:
-        raise ModelError(f"the checkpoint in {out} was made with other pairs or options: train without resuming")
+    (before, pairs_before), (now, pairs_now) = json.loads(state["config"]), json.loads(trainer.identity)
+    changed = [name for name in now if before.get(name) != now[name]] + ["pairs"] * (pairs_before != pairs_now)
+    if changed:
+        way_out = "give the same to continue it, or replace it (--overwrite, overwrite=True)"
+        raise ModelError(f"the checkpoint in {out} was made with other {', '.join(changed)}: {way_out}")
     run, metrics = Run(**state["run"]), out / METRICS
     if metrics.is_file() and run.epoch:
         lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)

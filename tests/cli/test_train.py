@@ -196,8 +196,8 @@ def test_ctrl_c_and_sigterm_say_how_to_resume_and_resuming_works(
     assert b"--resume" in told
     assert (tmp_path / "model" / "checkpoint.safetensors").exists()
     refused(grapheme(*words), 1, "holds a training that was stopped: continue it (--resume")
-    refused(grapheme(*words, "--seed", 3, "--resume"), 1, "train without resuming")
-    refused(grapheme(*words, "--epochs", 3, "--resume"), 1, "train without resuming")
+    refused(grapheme(*words, "--seed", 3, "--resume"), 1, "was made with other seed")
+    refused(grapheme(*words, "--epochs", 3, "--resume"), 1, "was made with other epochs")
     again = process(*words, "--resume")
     first = next(line for line in again.stderr if line.startswith(b"epoch "))
     again.kill()

@@ -31,7 +31,10 @@ def info(
     }
     best = _best(model / "metrics.jsonl")
     if best:
-        rows["dev exact match"] = f"{best['dev_exact_match']:.2%} in epoch {best['epoch']}"
+        held_out = config.get("data", {}).get("held_out", True)
+        rows["dev exact match" if held_out else "exact match on training pairs"] = (
+            f"{best['dev_exact_match']:.2%} in epoch {best['epoch']}"
+        )
         if "threshold" in best:
             rows["threshold"] = " ".join(f"{value:.4f}" for value in best["threshold"])
             rows["merged"] = f"{best['merged']:,} of {best['nodes']:,} nodes in that epoch"
