@@ -14,11 +14,23 @@ FILE = ".lock"  # stays when the lock is gone: another process may be about to t
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder, which is made where it is missing; a `ModelError` where another process holds it.
+    """Hold the folder; a `ModelError` where another process holds it, an `OSError` where it cannot be written.
 
-    An `OSError` where it cannot be written.
+    Where it is missing it is made, and is gone again if nothing came to be in it.
     """
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with _held(folder):
+            yield
+    finally:
+        if is_new and [file.name for file in folder.iterdir()] == [FILE]:
+            (folder / FILE).unlink()
+            folder.rmdir()
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
     with (folder / FILE).open("ab") as file:
         try:
             _lock(file.fileno())

@@ -9,6 +9,8 @@ from pathlib import Path
 from random import Random
 from time import perf_counter
 
+from accelerate import Accelerator
+
 from grapheme_nn.checkpoint import FILE, load_checkpoint
 from grapheme_nn.config import Resolved, TrainConfig
 from grapheme_nn.data import Pair
@@ -80,11 +82,10 @@ def train(
     of what the pairs were read from, with the SHA-256 of each, for `config.json`.
     """
     check_folder(out, resume=resume, overwrite=overwrite)
-    trainer = Trainer(pairs, dev, config, files)  # what does not work leaves no folder behind
     # Of several processes of one training, the first one writes.
-    with locked(out) if trainer.accelerator.is_main_process else nullcontext():
+    with locked(out) if Accelerator().is_main_process else nullcontext():
         check_folder(out, resume=resume, overwrite=overwrite)  # another training may just have ended
-        return _train(trainer, out, resume, progress or _nobody)
+        return _train(Trainer(pairs, dev, config, files), out, resume, progress or _nobody)
 
 
 def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
