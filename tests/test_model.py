@@ -715,3 +715,63 @@ def test_scores_are_raised_to_the_power_that_training_fitted():
     assert transform_ensemble([net(score_power=2.0)], ["abc"])[1][0] == pytest.approx(plain**2)
     with pytest.raises(ValueError, match=r"score_power must be a number above 0, but is -1\.0"):
         net(score_power=-1.0)
+
+
+def test_loading_draws_nobodys_random_numbers(tmp_path):
+    net().save(tmp_path)
+    torch.manual_seed(1)
+    wanted = torch.rand(1)
+    torch.manual_seed(1)
+    GraphTransformNet.load(tmp_path)
+    assert torch.rand(1) == wanted
+
+
+@pytest.mark.parametrize(
+    ("targets", "says"), [(["a", "b"], "each of 1 inputs, but got 2 targets"), ("a", "but got one str"), ([], "got 0")]
+)
+def test_there_is_a_target_for_each_input(targets, says):
+    with pytest.raises(ModelError, match=says):
+        net().log_probabilities(["abc"], targets)
+    with pytest.raises(TypeError, match=r"targets\[0\] must be a str.*, but is NoneType None"):
+        net().judge(["abc"], [None])
+
+
+def test_features_of_a_model_that_knows_none_are_unlike_training():
+    assert net(input_units=("a",), longest_input=1).unlike_training(["a"], features=[("V",)]) == ["unseen 'V'"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("width", 10**9, "width 1,000,000,000 is more than there are weights"),
+        ("layers", 10**7, "layers 10,000,000 is more than there are weights"),
+        ("longest_input", None, "longest_input must not be None"),
+        ("input_units", None, "input_units must not be None"),
+        ("score_power", float("nan"), "score_power must be a number, but is nan"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_refused_before_anything_is_made(tmp_path, name, value, says):
+    net().save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["model"][name] = value
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=says):
+        GraphTransformNet.load(tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path):
+    model = net()
+    with torch.no_grad():
+        model.relabel.label.bias[0] = torch.nan
+    model.save(tmp_path)
+    with pytest.raises(ModelError, match="are not finite numbers"):
+        GraphTransformNet.load(tmp_path)
+
+
+def test_a_device_that_is_not_there_and_half_a_batch_are_refused(tmp_path):
+    net().save(tmp_path)
+    if not torch.cuda.is_available():
+        with pytest.raises(ModelError, match="cannot be put on the device cuda"):
+            GraphTransformNet.load(tmp_path, device="cuda")
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1"):
+        net().transform(["a"], batch_size=1.5)

@@ -314,7 +314,10 @@ def test_of_equal_exact_matches_the_higher_log_probability_is_kept(tmp_path, mon
     assert saved == [1, 2]
     assert (result.best_epoch, result.best_dev_exact_match) == (2, 0.5)
     card = (tmp_path / "README.md").read_text()
-    assert "50.00% of 32 dev pairs are exactly right (epoch 2, the best of 5; training ended: all epochs" in card
+    assert (
+        "50.00% of 32 pairs that it learned from, for none was held out, are exactly right (epoch 2, the best of 5; training ended: all epochs"
+        in card
+    )
 
 
 def test_the_dev_log_probability_is_that_of_the_targets_under_the_averaged_weights():
@@ -545,3 +548,29 @@ def test_a_model_that_nothing_was_held_out_from_says_so(tmp_path):
         in (tmp_path / "README.md").read_text()
     )
     assert json.loads((tmp_path / "config.json").read_text())["data"]["held_out"] is False
+
+
+def test_a_callback_that_loads_a_model_changes_nothing_and_random_numbers_stay_the_callers(tmp_path):
+    pairs, config = copies(60), replace(TINY, epochs=2)
+    train(pairs, pairs, config, str(tmp_path / "one"))
+    torch.manual_seed(1)
+    wanted = torch.rand(1)
+    torch.manual_seed(1)
+    train(pairs, pairs, config, tmp_path / "two", progress=lambda _: GraphTransformNet.load(tmp_path / "one"))
+    assert torch.rand(1) == wanted
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("epochs", "3"), ("epochs", 1.5), ("seed", -1), ("seed", "1"), ("clip", "x"), ("width", True)]
+)
+def test_a_setting_of_another_kind_is_named(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a"):
+        TrainConfig(**{name: value})
+
+
+def test_an_empty_input_is_named(tmp_path):
+    with pytest.raises(ValueError, match="the input of pair 1 is empty"):
+        train([Pair("a", "b"), Pair("", "b")], [], TINY, tmp_path / "none")
+    assert not (tmp_path / "none").exists()

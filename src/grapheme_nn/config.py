@@ -1,7 +1,8 @@
 """Configuration: what a network is made of, and how to train it."""
 
 from dataclasses import dataclass, field, fields
-from math import inf
+from math import isfinite
+from typing import get_args
 
 from grapheme_nn.candidates import EDGE_KINDS
 from grapheme_nn.graph import UNITS, Unit
@@ -14,7 +15,7 @@ _LEAST = {
     "hops": 0,
     "longest_input": 0,
     "patience": 0,
-    "seed": -inf,
+    "seed": 0,
 }
 
 
@@ -31,10 +32,13 @@ class Shape:
     def __post_init__(self) -> None:
         for own in fields(self):
             value, least = getattr(self, own.name), _LEAST.get(own.name, 1)
+            kinds = get_args(own.type) or (own.type,)
             if value is None:
                 continue
-            if own.type is int and (not isinstance(value, int) or value < least):
+            if int in kinds and (type(value) is not int or value < least):
                 raise ValueError(f"{own.name} must be a whole number of at least {least}, but is {value!r}")
+            if float in kinds and (type(value) not in (int, float) or not isfinite(value)):
+                raise ValueError(f"{own.name} must be a number, but is {value!r}")
             strings = isinstance(value, tuple) and all(isinstance(part, str) for part in value)
             if own.type == tuple[str, ...] and not strings:
                 raise ValueError(f"{own.name} must be strings, but are {value!r:.80}")
@@ -48,7 +52,7 @@ class Shape:
         for registry, name in ((OBJECTIVES, loss), *((MORPHS, morph) for morph in self.morphs)):
             if name is not None and name not in registry:
                 registry.__missing__(name)
-        if dropout is not None and (not isinstance(dropout, int | float) or not 0 <= dropout < 1):
+        if dropout is not None and not 0 <= dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), but is {dropout!r}")
 
 
@@ -77,8 +81,11 @@ class ModelConfig(Shape):
     score_power: float = 1.0  # what scores are raised to, see `calibration`
 
     def __post_init__(self) -> None:
+        missing = [own.name for own in fields(self) if getattr(self, own.name) is None]
+        if missing:
+            raise ValueError(f"{missing[0]} must not be None")
         super().__post_init__()
-        if not isinstance(self.score_power, float) or not 0 < self.score_power < inf:
+        if self.score_power <= 0:
             raise ValueError(f"score_power must be a number above 0, but is {self.score_power!r}")
         if self.edges not in EDGE_KINDS:
             raise ValueError(f"unknown edges {self.edges!r}: choose one of {', '.join(EDGE_KINDS)}")

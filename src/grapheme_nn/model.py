@@ -118,7 +118,7 @@ class GraphTransformNet(nn.Module):
             units = side.nodes if isinstance(side, Graph) else units_of(side, self.config.input_unit)
             new = dict.fromkeys(unit for unit in units if known and unit not in known)
             strange = dict.fromkeys(name for name in (features or {row: ()})[row] if name not in known_features)
-            reasons = [f"unseen {_listed(names)}" for names in (new, strange if known_features else {}) if names]
+            reasons = [f"unseen {_listed(names)}" for names in (new, strange) if names]
             if 0 < self.config.longest_input < len(units):
                 reasons.append(f"{len(units):,} nodes, at most {self.config.longest_input:,} in training")
             found.append("; ".join(reasons) or None)
@@ -145,7 +145,11 @@ class GraphTransformNet(nn.Module):
     ) -> tuple[list[Any], list[float]]:
         """What each input becomes, and the log-probability that it becomes its target, -inf where it cannot."""
         sides, _ = self._sides(inputs, features)
-        sides, wanted = self._as_inputs(sides), self.as_targets([as_side(target)[0] for target in targets])
+        if isinstance(targets, str) or len(targets) != len(sides):
+            given = "one str: put it in a list" if isinstance(targets, str) else f"{len(targets)} targets"
+            raise ModelError(f"there must be a target for each of {len(sides)} inputs, but got {given}")
+        wanted = [as_side(target, f"targets[{number}]")[0] for number, target in enumerate(targets)]
+        sides, wanted = self._as_inputs(sides), self.as_targets(wanted)
         outputs: list[str | Graph] = [self._empty] * len(sides)
         judged = [0.0 if target == self._empty else -inf for target in wanted]  # what is empty can only stay so
         for rows, predicted, made in self._predictions(sides, features, batch_size):
@@ -188,7 +192,12 @@ class GraphTransformNet(nn.Module):
             values: dict[str, Any] = {
                 key: tuple(value) if isinstance(value, list) else value for key, value in config["model"].items()
             }
-            model = cls(ModelConfig(**values))
+            size = sum(tensor.numel() for tensor in weights.values())
+            for name in ("width", "hidden", "layers", "heads", "parts", "buckets", "hashes"):
+                if isinstance(values.get(name), int) and values[name] > size:
+                    raise ValueError(f"{name} {values[name]:,} is more than there are weights")
+            with torch.random.fork_rng(devices=[]):  # nobody's random numbers change: the first weights are replaced
+                model = cls(ModelConfig(**values))
         except (TypeError, ValueError) as error:
             raise ModelError(f"the configuration of {folder} is not that of a model: {error}") from None
         wanted = model.state_dict()
@@ -198,10 +207,15 @@ class GraphTransformNet(nn.Module):
                 raise ModelError(
                     f"the weights in {folder} do not fit its configuration: {name} is {sizes[0]}, expected {sizes[1]}"
                 )
+        if not all(tensor.isfinite().all() for tensor in weights.values()):
+            raise ModelError(f"the weights in {folder} are not finite numbers")
         model.load_state_dict(weights)
         model.card = read_card(folder)
         model.about = {key: config[key] for key in ("training", "data", "result") if key in config}
-        return model.to(device).eval()
+        try:
+            return model.to(device).eval()
+        except (AssertionError, RuntimeError) as error:
+            raise ModelError(f"the model cannot be put on the device {device}: {error}") from None
 
     @property
     def _empty(self) -> "str | Graph":
@@ -243,8 +257,8 @@ class GraphTransformNet(nn.Module):
 
         The network is in evaluation mode meanwhile.
         """
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size must be a whole number of at least 1, but is {batch_size!r}")
         sizes = [len(side.nodes) if isinstance(side, Graph) else len(side) for side in sides]
         for row, side in enumerate(sides):
             if problem := self.too_long(side):

@@ -25,6 +25,7 @@ from grapheme_nn.dag import Integers
 from grapheme_nn.data import Graph, Pair, length_batches
 from grapheme_nn.data.examples import Examples, choose_parts, edge_types_in, edges_in, features_in, labels_in
 from grapheme_nn.data.graphs import shown
+from grapheme_nn.data.pairs import is_empty
 from grapheme_nn.drawing import preview
 from grapheme_nn.graph_data import as_side
 from grapheme_nn.isomorphism import is_same
@@ -291,6 +292,8 @@ def _checked(pairs: Sequence[Pair]) -> list[Pair]:
         given, wanted = (
             as_side(getattr(pair, name), f"the {name} of pair {number}")[0] for name in ("input", "target")
         )
+        if is_empty(given):
+            raise ValueError(f"the input of pair {number} is empty")
         checked.append(Pair(given, wanted, tuple(pair.features)))
     for number, pair in enumerate(checked):
         for name, side, first in zip(("input", "target"), pair[:2], checked[0][:2], strict=True):

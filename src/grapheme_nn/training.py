@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import cos, pi
+from os import PathLike
 from pathlib import Path
 from random import Random
 from time import perf_counter
 
+import torch
 from accelerate import Accelerator
 
 from grapheme_nn.checkpoint import FILE, load_checkpoint
@@ -63,7 +65,7 @@ def train(
     pairs: Sequence[Pair],
     dev: Sequence[Pair],
     config: TrainConfig,
-    out: Path,
+    out: str | PathLike[str],
     *,
     resume: bool = False,
     overwrite: bool = False,
@@ -80,12 +82,19 @@ def train(
 
     `progress` may stop the run by an exception: what was learned until then is in the checkpoint. `files` are the names
     of what the pairs were read from, with the SHA-256 of each, for `config.json`.
+
+    The same pairs and settings give the same model, as long as nobody else in the process draws torch's random numbers
+    meanwhile: two trainings in two threads disturb each other, in two processes they do not.
     """
-    check_folder(out, resume=resume, overwrite=overwrite)
+    folder = Path(out)
+    check_folder(folder, resume=resume, overwrite=overwrite)
     # Of several processes of one training, the first one writes.
-    with locked(out) if Accelerator().is_main_process else nullcontext():
-        check_folder(out, resume=resume, overwrite=overwrite)  # another training may just have ended
-        return _train(Trainer(pairs, dev, config, files), out, resume, progress or _nobody)
+    with (
+        locked(folder) if Accelerator().is_main_process else nullcontext(),
+        torch.random.fork_rng(),  # whoever calls has their random numbers as they were
+    ):
+        check_folder(folder, resume=resume, overwrite=overwrite)  # another training may just have ended
+        return _train(Trainer(pairs, dev, config, files), folder, resume, progress or _nobody)
 
 
 def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
