@@ -167,10 +167,21 @@ def test_a_file_to_write_has_all_answers_or_is_not_there(grapheme, model, number
     assert os.listdir(tmp_path) == ["out.tsv"]
 
 
-def test_the_file_that_is_read_is_not_written(grapheme, refused, model, tmp_path):
-    (tmp_path / "a.txt").write_text("12\n")
-    refused(grapheme("predict", model, tmp_path / "a.txt", "-o", tmp_path / "a.txt"), 2, "is the file that is read")
-    assert (tmp_path / "a.txt").read_text() == "12\n"
+def test_the_file_that_is_read_is_not_written(grapheme, process, refused, model, tmp_path):
+    file, link, folder = tmp_path / "a.tsv", tmp_path / "link.tsv", tmp_path / "folder"
+    file.write_text("12\t121\n")
+    link.symlink_to(file)
+    folder.mkdir()
+    (folder / "b.tsv").hardlink_to(file)
+    for words in (["predict", model, file, "-o"], ["evaluate", model, file, "--wrong"]):
+        refused(grapheme(*words, file), 2, "is the file that is read: name another")
+        refused(grapheme(*words, link), 2, f"{link} is the file that is read")
+    refused(grapheme("evaluate", model, folder, "--wrong", folder / "b.tsv"), 2, "is the file that is read")
+    with file.open() as given:
+        running = process("predict", model, "-o", file, stdin=given)
+        assert b"is the file that is read" in running.communicate(timeout=60)[1]
+    assert running.returncode == 2
+    assert file.read_text() == "12\t121\n"
 
 
 def test_a_pipe_to_write_to_stays_a_pipe(grapheme, model, tmp_path):

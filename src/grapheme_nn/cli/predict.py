@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, cast
 
 import typer
 
-from grapheme_nn.cli.options import BatchSize, Columns, Device, Model, Others, SkipBadLines
-from grapheme_nn.cli.sentences import WrongUse, say
+from grapheme_nn.cli.options import BatchSize, Columns, Device, Model, Others, SkipBadLines, check_not_read
+from grapheme_nn.cli.sentences import say
 from grapheme_nn.data import DataError, Graph, Line, stream_inputs
 from grapheme_nn.data.objects import other_keys
 from grapheme_nn.data.pairs import is_empty, reasons, report
@@ -141,8 +141,7 @@ def _target(out: Path | None, file: Path) -> AbstractContextManager[BinaryIO]:
     """Where answers go."""
     if out is None or str(out) == "-":
         return nullcontext(cast(BinaryIO, sys.stdout.buffer))
-    if file.exists() and out.exists() and out.samefile(file):
-        raise WrongUse(f"--out {out} is the file that is read: name another")
+    check_not_read("--out", out, [file])
     return whole_file(out)
 
 
