@@ -1,8 +1,10 @@
 """Columns of TSV and CSV: headers are noticed and named, CSV follows its own rules."""
 
+from io import StringIO
+
 import pytest
 
-from grapheme_nn.data import DataError, Pair, read_pairs, write_pairs
+from grapheme_nn.data import DataError, Pair, read_inputs, read_pairs, write_pairs
 
 
 @pytest.fixture
@@ -23,6 +25,32 @@ def test_a_header_is_left_out_and_named(read, header):
     assert pairs == [Pair("a", "b")]
     assert "pairs.tsv:1: looks like a header (" in pairs.report()
     assert "move it to another line" in pairs.report()
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "says"),
+    [
+        (
+            "word\tgloss\tpronunciation\na\tx\tb\n",
+            "a.tsv",
+            "input is 'word', target is 'pronunciation'; not read: 'gloss'",
+        ),
+        ("Word;IPA\na;b\n", "a.csv", "input is 'Word', target is 'IPA'; if it is none"),
+        ("orthography\tipa\na\tb\n", "a.tsv", "input is 'orthography', target is 'ipa'"),
+        ("# word\tipa\na\tb\n", "a.tsv", "input is '# word', target is 'ipa'"),
+        ("ipa\tword\ttranscription\nb\ta\tx\n", "a.tsv", "target is 'ipa', input is 'word'; not read: 'transcription'"),
+    ],
+)
+def test_a_header_may_name_columns_that_are_not_known(read, content, name, says):
+    pairs = read(content, name)
+    assert pairs == [Pair("a", "b")]
+    assert says in pairs.report()
+    inputs = read_inputs(StringIO(content)) if name == "a.tsv" else pairs
+    assert inputs == [Pair("a", "b")]
+
+
+def test_of_inputs_a_word_and_what_it_becomes_is_no_header():
+    assert read_inputs(StringIO("word\tgloss\na\tb\n")) == [Pair("word", "gloss"), Pair("a", "b")]
 
 
 @pytest.mark.parametrize("row", ["input\tb", "a\ttarget", "word\tword", "target\ttarget", "inputs\ttargets"])

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from grapheme_nn.data.columns import column_names, header_columns, layouts, pair_of_row
+from grapheme_nn.data.columns import column_names, header_columns, header_said, layouts, pair_of_row
 from grapheme_nn.data.graphs import cut
 from grapheme_nn.data.objects import as_object, is_graph, pair_of_object
 from grapheme_nn.data.pairs import BadLine, DataError, Line, Pair, is_empty
@@ -76,7 +76,8 @@ class LineReader:
             ]
         if header:
             names = cut(", ".join(rows[0].values))
-            problem = f"looks like a header ({names}) and is left out: if it is none, move it to another line"
+            said = header_said(rows[0].values, header)
+            problem = f"looks like a header ({names}) and is left out: {said}; if it is none, move it to another line"
             lines[0] = Line(rows[0].place, rows[0].text, None, problem, is_header=True)
         return lines
 
