@@ -243,6 +243,11 @@ def test_figures_are_those_of_the_library(grapheme, model, numbers):
     assert "structural loss" in shown
 
 
+def test_empty_targets_are_told_where_figures_are_given(grapheme, model, tmp_path):
+    (tmp_path / "half.tsv").write_text("12\t121\n13\t\n")
+    assert "half.tsv: 1 of 2 targets are empty" in grapheme("evaluate", model, tmp_path / "half.tsv").stderr
+
+
 def test_the_commonest_confusions_are_listed(grapheme, model, numbers):
     found = json.loads(grapheme("evaluate", model, numbers, "--json", "--errors", 3).stdout)["confusions"]
     assert len(found) == 3

@@ -45,8 +45,8 @@ def evaluate(
     Example: grapheme evaluate dates held_out.tsv --errors 10
     """
     pairs = read_pairs(data, columns=columns, skip_bad_lines=skip_bad_lines)
-    if pairs.skipped:
-        say(pairs.report())
+    if told := pairs.report():
+        say(told)
     if len(pairs.files) > 1:
         say("\n".join(f"{file}: {count:,} pairs" for file, count in pairs.files.items()))
     to_stdout = str(wrong) == "-"

@@ -7,7 +7,7 @@ from typing import IO, TypeAlias
 
 from grapheme_nn.data.graphs import Graph
 from grapheme_nn.data.lines import LineReader
-from grapheme_nn.data.pairs import DataError, Line, Pairs, reasons, report
+from grapheme_nn.data.pairs import DataError, Line, Pairs, oddities, reasons, report
 
 Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
 
@@ -22,8 +22,9 @@ def read_pairs(path: Source, *, columns: str | None = None, skip_bad_lines: bool
     names, so there it does nothing. Text must be UTF-8 (a byte-order mark and CRLF are accepted); values keep all their
     spaces. A target may be the empty string or the empty graph, an input may not. Empty lines at the end do not count.
 
-    All bad lines are collected into one `DataError`; with `skip_bad_lines` the good ones are returned. `.skipped` and
-    `.report()` of the result speak of all lines that were left out, which a header always is.
+    All bad lines are collected into one `DataError`; with `skip_bad_lines` the good ones are returned. `.skipped` of
+    the result names all lines that were left out, which a header always is, `.notes` what may not be meant so, such as
+    targets that are empty in more than 1% of the pairs; `.report()` has both.
     """
     lines: list[Line] = []
     files: dict[str, int] = {}
@@ -35,7 +36,9 @@ def read_pairs(path: Source, *, columns: str | None = None, skip_bad_lines: bool
             raise DataError(f"{name} is empty: give lines of TSV or JSONL")
         lines += found
         files[name] = sum(line.pair is not None for line in found)
-    pairs = _pairs(str(path) if len(sources) > 1 else name, _without_odd_sides(lines), skip_bad_lines)
+    name = str(path) if len(sources) > 1 else name
+    pairs = _pairs(name, _without_odd_sides(lines), skip_bad_lines)
+    pairs.notes += tuple(f"{name}: {oddity}" for oddity in oddities(pairs))
     pairs.files = files
     return pairs
 
