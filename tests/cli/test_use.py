@@ -94,6 +94,17 @@ def test_features_are_asked_for(grapheme, refused, featured, verbs):
     assert grapheme("evaluate", featured, verbs, "--columns", "input,features,target").exit_code == 0
 
 
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_features_in_the_second_column_are_found_and_told(grapheme, featured, verbs, command):
+    found, named = (
+        grapheme(command, featured, verbs, *words) for words in ([], ["--columns", "input,features,target"])
+    )
+    assert found.exit_code == 0
+    assert found.stdout == named.stdout
+    assert "verbs.tsv:1: the second column looks like features" in found.stderr
+    assert named.stderr == ""
+
+
 def test_features_that_change_nothing_are_warned_of(grapheme, model, verbs):
     result = grapheme("predict", model, verbs, "--columns", "input,features,target")
     assert result.exit_code == 0

@@ -14,7 +14,7 @@ from grapheme_nn.cli.options import BatchSize, Columns, Device, Model, Others, S
 from grapheme_nn.cli.sentences import say
 from grapheme_nn.data import DataError, Graph, Line, stream_inputs
 from grapheme_nn.data.objects import other_keys
-from grapheme_nn.data.pairs import is_empty, reasons, report
+from grapheme_nn.data.pairs import is_empty, notes, reasons, report
 from grapheme_nn.data.write import whole_file
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def predict(
                     # What JSON escapes, half a surrogate pair in a key that is not ours, is escaped here too.
                     target.write(f"{text}\n".encode(errors="backslashreplace"))
                 target.flush()
-            if skipped := reasons(checked):
-                say(report(skipped))
+            if told := (*notes(checked), *reasons(checked)):
+                say(report(told))
             if bad and not skip_bad_lines:
                 unwritten = f"; {out} was not written" if out else ""
                 raise DataError(f"{report(reasons(bad))}\n{name} has bad lines: correct or skip them{unwritten}")

@@ -8,6 +8,7 @@ from grapheme_nn.data.graphs import shown
 from grapheme_nn.data.pairs import BadLine, DataError, Pair
 
 COLUMNS = ("input", "target", "features")
+FEATURES_SECOND = ("input", "features", "target")  # as UniMorph has them
 LEAVE_OUT = "_"
 # The names that make a first row a header, and what they name.
 HEADER = {
@@ -78,6 +79,15 @@ def layouts(named: tuple[str, ...] | None, widths: Iterable[int], with_target: b
     return {width: COLUMNS[:width]}
 
 
+def has_features_second(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether of rows of three columns the second has features, such as `V;PST` or `PL`, and the third has none.
+
+    Most of them are several tags in capitals, or any tags that come again and again; forms are at least as many.
+    """
+    _, second, third = zip(*rows, strict=True)
+    return _are_features(second) and not _are_features(third) and len(set(second)) <= len(set(third))
+
+
 def pair_of_row(values: Sequence[str], layouts: dict[int, tuple[str, ...]], separator: str) -> Pair:
     """The pair that a row says; the target may be missing where a layout has none."""
     names = layouts.get(len(values))
@@ -90,6 +100,12 @@ def pair_of_row(values: Sequence[str], layouts: dict[int, tuple[str, ...]], sepa
         raise BadLine(f"{has}, but there should be {wanted}, with {between} between columns{hint}")
     row = dict(zip(names, values, strict=True))
     return Pair(row["input"], row.get("target", ""), split_features(row.get("features", "")))
+
+
+def _are_features(values: Sequence[str]) -> bool:
+    several = sum(";" in value and value.isupper() for value in values)
+    tags = sum(";" in value or value.isupper() for value in values)
+    return 2 * several > len(values) or 2 * tags > len(values) >= 2 * len(set(values))
 
 
 def _are_columns(names: Sequence[str], needed: Sequence[str]) -> bool:

@@ -33,6 +33,7 @@ class Line(NamedTuple):
     pair: Pair | None = None  # None: it is left out
     problem: str = ""  # why it is left out
     is_header: bool = False  # left out, but nothing is wrong with it
+    note: str = ""  # how it and those below were understood, where that may not be meant
     row: dict[str, Any] | None = (
         None  # of inputs, the JSON object with them: None where there is none, or it is a graph
     )
@@ -58,6 +59,11 @@ class Pairs(list[Pair]):
 def reasons(lines: Sequence[Line]) -> tuple[str, ...]:
     """`file:line: reason` of each line that is left out."""
     return tuple(f"{line.place}: {line.problem}" for line in lines if line.pair is None)
+
+
+def notes(lines: Sequence[Line]) -> tuple[str, ...]:
+    """`file:line: note` of each line that has one."""
+    return tuple(f"{line.place}: {line.note}" for line in lines if line.note)
 
 
 def report(problems: Sequence[str]) -> str:
