@@ -70,6 +70,34 @@ def test_several_models_vote(grapheme, model, numbers):
     assert rows(grapheme("predict", model, numbers, "--scores", "--with", model, "--with", model)) == alone
 
 
+@pytest.fixture
+def letters(copy):
+    """The same model, but with letters in place of digits."""
+    config = json.loads((copy / "config.json").read_text())
+    for name in ("labels", "input_units"):
+        config["model"][name] = [chr(ord("a") + place) for place, _ in enumerate(config["model"][name])]
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
+def test_models_of_two_languages_that_vote_are_warned_of_once(grapheme, model, letters):
+    result = grapheme("predict", model, "--with", letters, "--with", letters, "--with", model, given="12\n13\n")
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"warning: {model} and {letters} share 0 of ")
+    assert result.stderr.count("\n") == 1
+    assert grapheme("predict", model, "--with", model, given="12\n").stderr == ""
+
+
+def test_what_is_unlike_training_is_said_of_every_model(grapheme, model, letters):
+    result = grapheme("predict", model, "--scores", "--with", letters, given="12\nba\n1ß\nßß\n")
+    assert [row[3] for row in rows(result)] == [
+        f"unlike training: {letters}: unseen '1', '2'",
+        f"unlike training: {model}: unseen 'b', 'a'",
+        f"unlike training: {model}: unseen 'ß'; {letters}: unseen '1', 'ß'",
+        "unlike training: unseen 'ß'",
+    ]
+
+
 def test_models_that_do_not_fit_together_are_refused(grapheme, refused, model, featured):
     refused(grapheme("predict", model, "--with", featured, given="walk\n"), 1, "trained with features")
 
