@@ -70,6 +70,34 @@ def test_several_models_vote(grapheme, model, numbers):
     assert rows(grapheme("predict", model, numbers, "--scores", "--with", model, "--with", model)) == alone
 
 
+@pytest.fixture
+def letters(copy):
+    """The same model, but with letters in place of digits."""
+    config = json.loads((copy / "config.json").read_text())
+    for name in ("labels", "input_units"):
+        config["model"][name] = [chr(ord("a") + place) for place, _ in enumerate(config["model"][name])]
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
+def test_models_of_two_languages_that_vote_are_warned_of_once(grapheme, model, letters):
+    result = grapheme("predict", model, "--with", letters, "--with", letters, "--with", model, given="12\n13\n")
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"warning: {model} and {letters} share 0 of ")
+    assert result.stderr.count("\n") == 1
+    assert grapheme("predict", model, "--with", model, given="12\n").stderr == ""
+
+
+def test_what_is_unlike_training_is_said_of_every_model(grapheme, model, letters):
+    result = grapheme("predict", model, "--scores", "--with", letters, given="12\nba\n1ß\nßß\n")
+    assert [row[3] for row in rows(result)] == [
+        f"unlike training: {letters}: unseen '1', '2'",
+        f"unlike training: {model}: unseen 'b', 'a'",
+        f"unlike training: {model}: unseen 'ß'; {letters}: unseen '1', 'ß'",
+        "unlike training: unseen 'ß'",
+    ]
+
+
 def test_models_that_do_not_fit_together_are_refused(grapheme, refused, model, featured):
     refused(grapheme("predict", model, "--with", featured, given="walk\n"), 1, "trained with features")
 
@@ -92,6 +120,17 @@ def test_features_are_asked_for(grapheme, refused, featured, verbs):
     assert [row[0] for row in found] == ["walk"]
     refused(grapheme("evaluate", featured, verbs, "--columns", "input,_,target"), 1, "verbs.tsv gives none")
     assert grapheme("evaluate", featured, verbs, "--columns", "input,features,target").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_features_in_the_second_column_are_found_and_told(grapheme, featured, verbs, command):
+    found, named = (
+        grapheme(command, featured, verbs, *words) for words in ([], ["--columns", "input,features,target"])
+    )
+    assert found.exit_code == 0
+    assert found.stdout == named.stdout
+    assert "verbs.tsv:1: the second column looks like features" in found.stderr
+    assert named.stderr == ""
 
 
 def test_features_that_change_nothing_are_warned_of(grapheme, model, verbs):
@@ -167,10 +206,21 @@ def test_a_file_to_write_has_all_answers_or_is_not_there(grapheme, model, number
     assert os.listdir(tmp_path) == ["out.tsv"]
 
 
-def test_the_file_that_is_read_is_not_written(grapheme, refused, model, tmp_path):
-    (tmp_path / "a.txt").write_text("12\n")
-    refused(grapheme("predict", model, tmp_path / "a.txt", "-o", tmp_path / "a.txt"), 2, "is the file that is read")
-    assert (tmp_path / "a.txt").read_text() == "12\n"
+def test_the_file_that_is_read_is_not_written(grapheme, process, refused, model, tmp_path):
+    file, link, folder = tmp_path / "a.tsv", tmp_path / "link.tsv", tmp_path / "folder"
+    file.write_text("12\t121\n")
+    link.symlink_to(file)
+    folder.mkdir()
+    (folder / "b.tsv").hardlink_to(file)
+    for words in (["predict", model, file, "-o"], ["evaluate", model, file, "--wrong"]):
+        refused(grapheme(*words, file), 2, "is the file that is read: name another")
+        refused(grapheme(*words, link), 2, f"{link} is the file that is read")
+    refused(grapheme("evaluate", model, folder, "--wrong", folder / "b.tsv"), 2, "is the file that is read")
+    with file.open() as given:
+        running = process("predict", model, "-o", file, stdin=given)
+        assert b"is the file that is read" in running.communicate(timeout=60)[1]
+    assert running.returncode == 2
+    assert file.read_text() == "12\t121\n"
 
 
 def test_a_pipe_to_write_to_stays_a_pipe(grapheme, model, tmp_path):
@@ -230,6 +280,11 @@ def test_figures_are_those_of_the_library(grapheme, model, numbers):
     shown = grapheme("evaluate", model, numbers).stdout
     assert f"{found['symbol_error_rate']:.2%}" in shown
     assert "structural loss" in shown
+
+
+def test_empty_targets_are_told_where_figures_are_given(grapheme, model, tmp_path):
+    (tmp_path / "half.tsv").write_text("12\t121\n13\t\n")
+    assert "half.tsv: 1 of 2 targets are empty" in grapheme("evaluate", model, tmp_path / "half.tsv").stderr
 
 
 def test_the_commonest_confusions_are_listed(grapheme, model, numbers):

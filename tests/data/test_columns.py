@@ -1,8 +1,10 @@
 """Columns of TSV and CSV: headers are noticed and named, CSV follows its own rules."""
 
+from io import BytesIO, StringIO
+
 import pytest
 
-from grapheme_nn.data import DataError, Pair, read_pairs, write_pairs
+from grapheme_nn.data import DataError, Pair, read_inputs, read_pairs, stream_inputs, write_pairs
 
 
 @pytest.fixture
@@ -23,6 +25,32 @@ def test_a_header_is_left_out_and_named(read, header):
     assert pairs == [Pair("a", "b")]
     assert "pairs.tsv:1: looks like a header (" in pairs.report()
     assert "move it to another line" in pairs.report()
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "says"),
+    [
+        (
+            "word\tgloss\tpronunciation\na\tx\tb\n",
+            "a.tsv",
+            "input is 'word', target is 'pronunciation'; not read: 'gloss'",
+        ),
+        ("Word;IPA\na;b\n", "a.csv", "input is 'Word', target is 'IPA'; if it is none"),
+        ("orthography\tipa\na\tb\n", "a.tsv", "input is 'orthography', target is 'ipa'"),
+        ("# word\tipa\na\tb\n", "a.tsv", "input is '# word', target is 'ipa'"),
+        ("ipa\tword\ttranscription\nb\ta\tx\n", "a.tsv", "target is 'ipa', input is 'word'; not read: 'transcription'"),
+    ],
+)
+def test_a_header_may_name_columns_that_are_not_known(read, content, name, says):
+    pairs = read(content, name)
+    assert pairs == [Pair("a", "b")]
+    assert says in pairs.report()
+    inputs = read_inputs(StringIO(content)) if name == "a.tsv" else pairs
+    assert inputs == [Pair("a", "b")]
+
+
+def test_of_inputs_a_word_and_what_it_becomes_is_no_header():
+    assert read_inputs(StringIO("word\tgloss\na\tb\n")) == [Pair("word", "gloss"), Pair("a", "b")]
 
 
 @pytest.mark.parametrize("row", ["input\tb", "a\ttarget", "word\tword", "target\ttarget", "inputs\ttargets"])
@@ -60,6 +88,47 @@ def test_a_pair_that_would_be_read_as_a_header_is_not_written_first(tmp_path):
     ):
         write_pairs(pairs, tmp_path / name)
         assert read_pairs(tmp_path / name) == pairs
+
+
+# Lines of three columns whose second may be features, and whether it is.
+WORDS = [f"word{number}" for number in range(40)]
+SECOND = {
+    "several tags, all different": ([f"{word}\tV;PST;{place}\t{word}ed\n" for place, word in enumerate(WORDS)], True),
+    "one line": (["walk\tV;PST\twalked\n"], True),
+    "a tag that comes again": ([f"{word}\tPL\t{word}s\n" for word in WORDS], True),
+    "small tags that come again": ([f"{word}\tv;pst\t{word}ed\n" for word in WORDS], True),
+    "features in the third": ([f"{word}\t{word}ed\tV;PST\n" for word in WORDS], False),
+    "targets in capitals": ([f"{word}\t{word.upper()}\tshout{word}\n" for word in WORDS], False),
+    "targets that are tags": ([f"{word}\tV;{'PST' if word > 'word2' else 'PRS'}\teng\n" for word in WORDS], False),
+}
+
+
+@pytest.mark.parametrize("case", SECOND)
+def test_a_second_column_that_looks_like_features_is_taken_for_them_and_that_is_told(read, case):
+    lines, is_second = SECOND[case]
+    content = "".join(lines)
+    columns = "input,features,target" if is_second else "input,target,features"
+    wanted = read(content, columns=columns)
+    note = "1: the second column looks like features: columns input,features,target"
+    streamed = [line for part in stream_inputs(BytesIO(content.encode()), "pairs.tsv") for line in part]
+    assert wanted.notes == ()
+    assert [line.pair for line in streamed] == wanted
+    assert [line.note != "" for line in streamed] == [is_second] + [False] * (len(lines) - 1)
+    assert read(content) == wanted
+    assert (note in read(content).report()) == is_second
+
+
+def test_what_three_columns_are_is_decided_once(monkeypatch):
+    monkeypatch.setattr("grapheme_nn.data.stream.BLOCK", 20)
+    content = b"walk\tV;PST\twalked\ntalk\tbare\tTALK\n"
+    pairs = [line.pair for part in stream_inputs(BytesIO(content), "pairs.tsv") for line in part]
+    assert pairs == [Pair("walk", "walked", ("V", "PST")), Pair("talk", "TALK", ("bare",))]
+
+
+def test_targets_that_would_be_read_as_features_are_written_below_a_header(tmp_path):
+    pairs = [Pair(word, "V;PST", (word,)) for word in WORDS]
+    write_pairs(pairs, tmp_path / "pairs.tsv")
+    assert read_pairs(tmp_path / "pairs.tsv") == pairs
 
 
 def test_csv_is_read_by_its_own_rules(read):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grapheme_nn.data import DataError, Pair, read_inputs, read_pairs
+from grapheme_nn.data import DataError, Graph, Pair, read_inputs, read_pairs, write_pairs
 
 
 @pytest.fixture
@@ -328,3 +328,29 @@ def test_any_json_is_read_or_met_by_a_data_error(values):
         except DataError:
             continue
         assert len(pairs) + len(pairs.skipped) == len(values)
+
+
+@pytest.mark.parametrize(
+    ("line", "count", "says"),
+    [
+        ("a\t\n", 100, "100 of 300 targets are empty and taken as such: leave those lines out if they are unknown"),
+        ("a\t\n", 3, ""),
+        ("a\t\n", 300, ""),
+        ("a\tb \n", 300, "all targets end with a space, which is kept"),
+        (" a\tb\n", 300, "all inputs begin with a space, which is kept"),
+        ("a \t b\n", 299, ""),
+    ],
+)
+def test_what_may_not_be_meant_is_told(tmp_path, line, count, says):
+    (tmp_path / "pairs.tsv").write_text(line * count + "a\tb\n" * (300 - count))
+    pairs = read_pairs(tmp_path / "pairs.tsv")
+    assert len(pairs) == 300
+    assert pairs.skipped == ()
+    assert says in pairs.report()
+    assert bool(says) == bool(pairs.notes)
+
+
+def test_targets_that_are_graphs_have_no_spaces_around_them(tmp_path):
+    graph = Graph(("x",), ())
+    write_pairs([Pair(" a", graph)] * 2, tmp_path / "pairs.jsonl")
+    assert "all inputs begin with a space" in read_pairs(tmp_path / "pairs.jsonl").report()

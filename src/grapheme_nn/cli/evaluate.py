@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from grapheme_nn.cli.options import BatchSize, Columns, Device, Model, Others, SkipBadLines
+from grapheme_nn.cli.options import BatchSize, Columns, Device, Model, Others, SkipBadLines, check_not_read
 from grapheme_nn.cli.predict import ESCAPES
 from grapheme_nn.cli.sentences import say
 from grapheme_nn.data import Graph, Pair, read_pairs
@@ -45,11 +45,13 @@ def evaluate(
     Example: grapheme evaluate dates held_out.tsv --errors 10
     """
     pairs = read_pairs(data, columns=columns, skip_bad_lines=skip_bad_lines)
-    if pairs.skipped:
-        say(pairs.report())
+    if told := pairs.report():
+        say(told)
     if len(pairs.files) > 1:
         say("\n".join(f"{file}: {count:,} pairs" for file, count in pairs.files.items()))
     to_stdout = str(wrong) == "-"
+    if wrong is not None and not to_stdout:
+        check_not_read("--wrong", wrong, map(Path, pairs.files))
     # Opened before the work is done: a name that cannot be written costs nothing.
     with nullcontext() if wrong is None or to_stdout else whole_file(wrong) as file:
         from grapheme_nn import evaluate as figures

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ class Models:
                     f"{folder} spells in units of {unit}, but {folders[0]} in units of {self.target_unit}: "
                     "only models with the same target unit can vote"
                 )
+        self._warn_of_strangers()
 
     @property
     def target_unit(self) -> "Unit":
@@ -75,9 +77,28 @@ class Models:
         return (made[0], made[1]) if scores else (made, None)
 
     def unlike_training(self, pairs: Sequence[Pair]) -> list[str | None]:
-        """What about each input the first model has not met in training."""
-        features = [pair.features for pair in pairs] if self.models[0].config.features else None
-        return self.models[0].unlike_training([pair.input for pair in pairs], features=features)
+        """What about each input the models have not met in training; where they differ in that, with their folders."""
+        inputs, features = [pair.input for pair in pairs], [pair.features for pair in pairs]
+        found = (
+            model.unlike_training(inputs, features=features if model.config.features else None) for model in self.models
+        )
+        return [self._joined(sentences) for sentences in zip(*found, strict=True)]
+
+    def _joined(self, sentences: Sequence[str | None]) -> str | None:
+        if len(set(sentences)) == 1:
+            return sentences[0]
+        named = dict(zip(map(str, self.folders), sentences, strict=True))
+        return "; ".join(f"{folder}: {sentence}" for folder, sentence in named.items() if sentence)
+
+    def _warn_of_strangers(self) -> None:
+        """Models that spell with other labels, such as those of two languages, can vote, but hardly are meant to."""
+        labels = {folder: set(model.config.labels) for folder, model in zip(self.folders, self.models, strict=True)}
+        for one, other in combinations(labels, 2):
+            shared, fewest = len(labels[one] & labels[other]), min(len(labels[one]), len(labels[other]))
+            if 2 * shared < fewest:
+                has = f"share {shared} of {fewest} labels"
+                say(f"warning: {one} and {other} {has}: let models vote that were trained on the same kind of pairs")
+                return
 
     def _misfit(self, side: str | Graph) -> str:
         folders = zip(self.folders, self.models, strict=True)

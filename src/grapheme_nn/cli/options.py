@@ -1,11 +1,12 @@
 """Command-line options that several commands share, so that they are the same everywhere."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from grapheme_nn.cli.sentences import Unusable
+from grapheme_nn.cli.sentences import Unusable, WrongUse
 from grapheme_nn.data import DataError
 from grapheme_nn.data.columns import column_names
 
@@ -32,6 +33,13 @@ def _is_there(folder: Path) -> Path:
 
 def _are_there(folders: list[Path] | None) -> list[Path] | None:
     return None if folders is None else [_is_there(folder) for folder in folders]
+
+
+def check_not_read(option: str, out: Path, files: Iterable[Path]) -> None:
+    """That the file to write is none of those that are read, whatever it is called; `-` is the standard input."""
+    for file in (Path("/dev/stdin") if str(file) == "-" else file for file in files):
+        if out.is_file() and file.exists() and out.samefile(file):
+            raise WrongUse(f"{option} {out} is the file that is read: name another")
 
 
 Model = Annotated[

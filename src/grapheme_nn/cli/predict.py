@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, cast
 
 import typer
 
-from grapheme_nn.cli.options import BatchSize, Columns, Device, Model, Others, SkipBadLines
-from grapheme_nn.cli.sentences import WrongUse, say
+from grapheme_nn.cli.options import BatchSize, Columns, Device, Model, Others, SkipBadLines, check_not_read
+from grapheme_nn.cli.sentences import say
 from grapheme_nn.data import DataError, Graph, Line, stream_inputs
 from grapheme_nn.data.objects import other_keys
-from grapheme_nn.data.pairs import is_empty, reasons, report
+from grapheme_nn.data.pairs import is_empty, notes, reasons, report
 from grapheme_nn.data.write import whole_file
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def predict(
                     # What JSON escapes, half a surrogate pair in a key that is not ours, is escaped here too.
                     target.write(f"{text}\n".encode(errors="backslashreplace"))
                 target.flush()
-            if skipped := reasons(checked):
-                say(report(skipped))
+            if told := (*notes(checked), *reasons(checked)):
+                say(report(told))
             if bad and not skip_bad_lines:
                 unwritten = f"; {out} was not written" if out else ""
                 raise DataError(f"{report(reasons(bad))}\n{name} has bad lines: correct or skip them{unwritten}")
@@ -141,8 +141,7 @@ def _target(out: Path | None, file: Path) -> AbstractContextManager[BinaryIO]:
     """Where answers go."""
     if out is None or str(out) == "-":
         return nullcontext(cast(BinaryIO, sys.stdout.buffer))
-    if file.exists() and out.exists() and out.samefile(file):
-        raise WrongUse(f"--out {out} is the file that is read: name another")
+    check_not_read("--out", out, [file])
     return whole_file(out)
 
 

@@ -8,13 +8,22 @@ from grapheme_nn.data.graphs import shown
 from grapheme_nn.data.pairs import BadLine, DataError, Pair
 
 COLUMNS = ("input", "target", "features")
+FEATURES_SECOND = ("input", "features", "target")  # as UniMorph has them
 LEAVE_OUT = "_"
-# What a first row of names may be made of, and what they name: a first row with any other word in it is a pair.
-HEADER = (
-    dict.fromkeys(("input", "source", "src", "word", "lemma", "text", "question"), "input")
-    | dict.fromkeys(("target", "tgt", "output", "pronunciation", "form", "answer", "label"), "target")
-    | {"features": "features", "id": LEAVE_OUT, LEAVE_OUT: LEAVE_OUT}
-)
+# The names that make a first row a header, and what they name.
+HEADER = {
+    name: column
+    for column, names in {
+        "input": "input source src word lemma text question spelling orthography grapheme graphemes",
+        "target": (
+            "target tgt output pronunciation form answer label ipa phonemes phones transcription transliteration "
+            "translation wordform inflected normalized normalised"
+        ),
+        "features": "features feats tag tags msd",
+        LEAVE_OUT: f"id {LEAVE_OUT}",
+    }.items()
+    for name in names.split()
+}
 
 
 def column_names(columns: str, with_target: bool) -> tuple[str, ...]:
@@ -33,15 +42,26 @@ def column_names(columns: str, with_target: bool) -> tuple[str, ...]:
 def header_columns(values: Sequence[str], named: tuple[str, ...] | None, with_target: bool) -> tuple[str, ...] | None:
     """What the columns are by a first row that names them; None where it is a row like all others.
 
-    Where the columns are `named` already, the row is a header if it has names in all that are kept.
+    It names an input and a target; its other columns may have any name, and those that are not known are left out. Of
+    inputs it may have no target, but then all of its names are known: `word` and what it becomes is a row. Where the
+    columns are `named` already, the row is a header if it has names in all that are kept.
     """
-    names = tuple(HEADER.get(value.strip().lower(), "") for value in values)
-    if len(names) < 2:
+    if len(values) < 2:
         return None
-    if named is None:
-        return names if _are_columns(names, COLUMNS[: 1 + with_target]) else None
-    has_names = all(found for name, found in zip(named, names, strict=False) if name != LEAVE_OUT)
-    return named if len(names) == len(named) and has_names else None
+    names = [HEADER.get(value.strip().lower(), "") for value in (values[0].lstrip(" #"), *values[1:])]
+    if named is not None:
+        has_names = all(found for name, found in zip(named, names, strict=False) if name != LEAVE_OUT)
+        return named if len(names) == len(named) and has_names else None
+    if not {"input", "target"} <= set(names) and (with_target or "" in names or "input" not in names):
+        return None
+    return tuple(name if name and name not in names[:place] else LEAVE_OUT for place, name in enumerate(names))
+
+
+def header_said(values: Sequence[str], columns: tuple[str, ...]) -> str:
+    """What a header says, in words."""
+    kept = [f"{name} is {shown(value)}" for name, value in zip(columns, values, strict=True) if name != LEAVE_OUT]
+    left_out = [shown(value) for name, value in zip(columns, values, strict=True) if name == LEAVE_OUT]
+    return ", ".join(kept) + (f"; not read: {', '.join(left_out)}" if left_out else "")
 
 
 def layouts(named: tuple[str, ...] | None, widths: Iterable[int], with_target: bool) -> dict[int, tuple[str, ...]]:
@@ -59,6 +79,15 @@ def layouts(named: tuple[str, ...] | None, widths: Iterable[int], with_target: b
     return {width: COLUMNS[:width]}
 
 
+def has_features_second(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether of rows of three columns the second has features, such as `V;PST` or `PL`, and the third has none.
+
+    Most of them are several tags in capitals, or any tags that come again and again; forms are at least as many.
+    """
+    _, second, third = zip(*rows, strict=True)
+    return _are_features(second) and not _are_features(third) and len(set(second)) <= len(set(third))
+
+
 def pair_of_row(values: Sequence[str], layouts: dict[int, tuple[str, ...]], separator: str) -> Pair:
     """The pair that a row says; the target may be missing where a layout has none."""
     names = layouts.get(len(values))
@@ -71,6 +100,12 @@ def pair_of_row(values: Sequence[str], layouts: dict[int, tuple[str, ...]], sepa
         raise BadLine(f"{has}, but there should be {wanted}, with {between} between columns{hint}")
     row = dict(zip(names, values, strict=True))
     return Pair(row["input"], row.get("target", ""), split_features(row.get("features", "")))
+
+
+def _are_features(values: Sequence[str]) -> bool:
+    several = sum(";" in value and value.isupper() for value in values)
+    tags = sum(";" in value or value.isupper() for value in values)
+    return 2 * several > len(values) or 2 * tags > len(values) >= 2 * len(set(values))
 
 
 def _are_columns(names: Sequence[str], needed: Sequence[str]) -> bool:

@@ -13,7 +13,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from grapheme_nn.data.columns import column_names, header_columns, layouts, pair_of_row
+from grapheme_nn.data.columns import (
+    COLUMNS,
+    FEATURES_SECOND,
+    column_names,
+    has_features_second,
+    header_columns,
+    header_said,
+    layouts,
+    pair_of_row,
+)
 from grapheme_nn.data.graphs import cut
 from grapheme_nn.data.objects import as_object, is_graph, pair_of_object
 from grapheme_nn.data.pairs import BadLine, DataError, Line, Pair, is_empty
@@ -50,6 +59,7 @@ class LineReader:
         self.separator = "\t"
         self.number = 0  # of the last line that was read
         self.offset = 0  # of the next byte
+        self.three: tuple[str, ...] | None = None  # what three columns are, as soon as there are rows to tell it by
         self.kind: str | None = None  # TSV or JSONL, as soon as there are lines to tell it by
 
     def read(self, data: bytes) -> list[Line]:
@@ -63,6 +73,13 @@ class LineReader:
         header = header_columns(rows[0].values, self.named, self.with_target) if is_first else None
         self.named = header or self.named
         known = layouts(self.named, (row.width for row in rows), self.with_target)
+        wide = [row for row in rows if row.width == 3] if self.named is None and 3 in known else []
+        is_decided = self.three is not None
+        if wide:
+            self.three = self.three or (
+                FEATURES_SECOND if has_features_second([row.values for row in wide]) else COLUMNS
+            )
+            known[3] = self.three
         objects = [self._json(row) for row in rows]
         told = [bool(found) for row, found in zip(rows, objects, strict=True) if row.text and not row.problem]
         if self.kind is None and told:
@@ -76,8 +93,14 @@ class LineReader:
             ]
         if header:
             names = cut(", ".join(rows[0].values))
-            problem = f"looks like a header ({names}) and is left out: if it is none, move it to another line"
+            said = header_said(rows[0].values, header)
+            problem = f"looks like a header ({names}) and is left out: {said}; if it is none, move it to another line"
             lines[0] = Line(rows[0].place, rows[0].text, None, problem, is_header=True)
+        if self.three == FEATURES_SECOND and not is_decided:
+            names = ",".join(FEATURES_SECOND)
+            note = f"the second column looks like features: columns {names}; if they are others, name them (--columns)"
+            first = rows.index(wide[0])
+            lines[first] = lines[first]._replace(note=note)
         return lines
 
     def _begin(self, data: bytes) -> bytes:

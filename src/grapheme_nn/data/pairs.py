@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from grapheme_nn.data.graphs import Graph
 
 MOST_REPORTED = 20
+MOST_EMPTY = 0.01  # of the targets, before it is told
 
 
 class DataError(ValueError):
@@ -32,6 +33,7 @@ class Line(NamedTuple):
     pair: Pair | None = None  # None: it is left out
     problem: str = ""  # why it is left out
     is_header: bool = False  # left out, but nothing is wrong with it
+    note: str = ""  # how it and those below were understood, where that may not be meant
     row: dict[str, Any] | None = (
         None  # of inputs, the JSON object with them: None where there is none, or it is a graph
     )
@@ -46,16 +48,22 @@ class Pairs(list[Pair]):
     """The pairs of a file or a folder, in its order."""
 
     skipped: tuple[str, ...] = ()  # `file:line: reason` of each line that was left out: headers, and bad ones by wish
+    notes: tuple[str, ...] = ()  # sentences on what was read that may not be meant so
     files: dict[str, int]  # how many pairs are from which file
 
     def report(self) -> str:
-        """What was left out: the first lines and how many there are; empty where nothing was."""
-        return report(self.skipped)
+        """What was left out, the first lines and how many there are, and the notes; empty where there is nothing."""
+        return "\n".join(filter(None, (report(self.skipped), *self.notes)))
 
 
 def reasons(lines: Sequence[Line]) -> tuple[str, ...]:
     """`file:line: reason` of each line that is left out."""
     return tuple(f"{line.place}: {line.problem}" for line in lines if line.pair is None)
+
+
+def notes(lines: Sequence[Line]) -> tuple[str, ...]:
+    """`file:line: note` of each line that has one."""
+    return tuple(f"{line.place}: {line.note}" for line in lines if line.note)
 
 
 def report(problems: Sequence[str]) -> str:
@@ -69,3 +77,18 @@ def report(problems: Sequence[str]) -> str:
 def is_empty(side: str | Graph) -> bool:
     """Whether an input or a target is the empty text or a graph without nodes."""
     return not (side.nodes if isinstance(side, Graph) else side)
+
+
+def oddities(pairs: Sequence[Pair]) -> list[str]:
+    """What about the pairs as a whole may not be meant so: targets that are missing, spaces around all texts."""
+    found = []
+    empty = sum(is_empty(pair.target) for pair in pairs)
+    if MOST_EMPTY * len(pairs) < empty < len(pairs):
+        way_out = "leave those lines out if they are unknown"
+        found.append(f"{empty:,} of {len(pairs):,} targets are empty and taken as such: {way_out}")
+    for side in ("input", "target"):
+        for does, end in (("begin", slice(0, 1)), ("end", slice(-1, None))):
+            values = (getattr(pair, side) for pair in pairs)
+            if all(isinstance(value, str) and value[end].isspace() for value in values):
+                found.append(f"all {side}s {does} with a space, which is kept: remove it if it is no part of them")
+    return found

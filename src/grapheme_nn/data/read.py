@@ -7,7 +7,7 @@ from typing import IO, TypeAlias
 
 from grapheme_nn.data.graphs import Graph
 from grapheme_nn.data.lines import LineReader
-from grapheme_nn.data.pairs import DataError, Line, Pairs, reasons, report
+from grapheme_nn.data.pairs import DataError, Line, Pairs, notes, oddities, reasons, report
 
 Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
 
@@ -18,12 +18,14 @@ def read_pairs(path: Source, *, columns: str | None = None, skip_bad_lines: bool
     """The pairs of a file, TSV, CSV or JSONL, or of all such files in a folder, by name.
 
     `columns` names the columns of TSV and CSV, such as `input,features,target`; `_` leaves one out. Without it they are
-    what a header says, or `input,target` or `input,target,features`, as many as most lines have. JSONL has its own
-    names, so there it does nothing. Text must be UTF-8 (a byte-order mark and CRLF are accepted); values keep all their
+    what a header says, or `input,target` or `input,target,features`, as many as most lines have; where the second
+    of three columns looks like features, `input,features,target`, and that is noted. JSONL has its own names, so there
+    it does nothing. Text must be UTF-8 (a byte-order mark and CRLF are accepted); values keep all their
     spaces. A target may be the empty string or the empty graph, an input may not. Empty lines at the end do not count.
 
-    All bad lines are collected into one `DataError`; with `skip_bad_lines` the good ones are returned. `.skipped` and
-    `.report()` of the result speak of all lines that were left out, which a header always is.
+    All bad lines are collected into one `DataError`; with `skip_bad_lines` the good ones are returned. `.skipped` of
+    the result names all lines that were left out, which a header always is, `.notes` what may not be meant so, such as
+    targets that are empty in more than 1% of the pairs; `.report()` has both.
     """
     lines: list[Line] = []
     files: dict[str, int] = {}
@@ -35,7 +37,9 @@ def read_pairs(path: Source, *, columns: str | None = None, skip_bad_lines: bool
             raise DataError(f"{name} is empty: give lines of TSV or JSONL")
         lines += found
         files[name] = sum(line.pair is not None for line in found)
-    pairs = _pairs(str(path) if len(sources) > 1 else name, _without_odd_sides(lines), skip_bad_lines)
+    name = str(path) if len(sources) > 1 else name
+    pairs = _pairs(name, _without_odd_sides(lines), skip_bad_lines)
+    pairs.notes += tuple(f"{name}: {oddity}" for oddity in oddities(pairs))
     pairs.files = files
     return pairs
 
@@ -63,7 +67,7 @@ def _pairs(name: str, lines: list[Line], skip_bad_lines: bool) -> Pairs:
         has = f"{name} has {len(bad):,} bad line{'s' * (len(bad) > 1)}"
         raise DataError(f"{report(reasons(bad))}\n{has}: correct or skip them")
     pairs = Pairs(line.pair for line in lines if line.pair is not None)
-    pairs.skipped = reasons(lines)
+    pairs.skipped, pairs.notes = reasons(lines), notes(lines)
     if not pairs:
         raise DataError(f"{pairs.report()}\n{name} has no good line")
     return pairs

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from grapheme_nn.data.columns import COLUMNS, header_columns
+from grapheme_nn.data.columns import COLUMNS, has_features_second, header_columns
 from grapheme_nn.data.features import split_features
 from grapheme_nn.data.graphs import Graph, shown
 from grapheme_nn.data.pairs import DataError, Pair, is_empty
@@ -21,8 +21,8 @@ class _Unwritable(ValueError):
 def write_pairs(pairs: Iterable[Pair], path: str | os.PathLike[str]) -> None:
     """Write pairs to a `.tsv` or `.jsonl` file from which `read_pairs` reads the same pairs.
 
-    The file appears whole or not at all. A TSV has a third column where any pair has features. What a TSV cannot hold,
-    a graph, a tab or the end of a line, is refused.
+    The file appears whole or not at all. A TSV has a third column where any pair has features, and a header
+    where the second would be taken for it. What a TSV cannot hold, a graph, a tab or the end of a line, is refused.
     """
     path = Path(path)
     pairs = list(pairs)
@@ -40,6 +40,12 @@ def write_pairs(pairs: Iterable[Pair], path: str | os.PathLike[str]) -> None:
             raise DataError(f"pair {number} cannot be written to {path}: {error}") from None
         except UnicodeEncodeError:
             raise DataError(f"pair {number} cannot be written to {path}: it holds half a surrogate pair") from None
+    if (
+        with_features
+        and path.suffix == ".tsv"
+        and has_features_second([line.decode().rstrip("\n").split("\t") for line in lines])
+    ):
+        lines.insert(0, "\t".join(COLUMNS).encode() + b"\n")
     with whole_file(path) as file:
         file.writelines(lines)
 
