@@ -155,6 +155,8 @@ def batch_to_texts(batch: Batch) -> list[str]:
 
 def count_graphs(graphs: Data) -> int:
     """How many graphs a PyG `Data` or `Batch` holds."""
+    if getattr(graphs, "_num_graphs", None) is not None:  # a `Batch` knows, and its last graphs may be empty
+        return int(graphs._num_graphs)
     if graphs.get("ptr") is not None:
         return int(graphs.ptr.numel()) - 1
     owner = graphs.get("batch")

@@ -279,3 +279,30 @@ def test_every_operator_shows_its_settings_and_begins_anew(name):
     module.reset_parameters()
     assert all((parameter != 7).any() for parameter in module.parameters())
     assert [p.shape for p in module.parameters()] == [p.shape for p in begun]
+
+
+def empty():
+    return Data(x=features(0, 0), edge_index=torch.zeros(2, 0, dtype=torch.long))
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+@pytest.mark.parametrize("name", FIRST)
+def test_empty_graphs_of_a_batch_are_graphs_wherever_they_stand(name, training):
+    module, lift, pool = operators(name, "lift", "soft_pool")
+    alone = module.train(training)(empty())
+    for graphs in ([dag(), empty()], [empty(), dag(), empty(), empty()], [empty(), empty()]):
+        batch = Batch.from_data_list(graphs)
+        coarse = module(batch)
+        for step in (coarse, lift(coarse), pool(coarse.as_data())):
+            assert step.num_graphs == step.as_data().num_graphs == len(graphs)
+            assert step.x.isfinite().all()
+        assert (coarse.owner == len(graphs) - 1).sum() == alone.num_nodes
+        if coarse.log_probability is not None:
+            assert coarse.log_probability.shape == (len(graphs),)
+
+
+def test_a_batch_that_has_more_graphs_than_it_says_is_answered_by_a_sentence():
+    batch = GRAPHS["batch"]()
+    batch.batch = batch.batch + 1
+    with pytest.raises(ValueError, match="a node is in graph 4, but there are 4, from 0 on"):
+        Split(CHANNELS, 2).double()(batch)

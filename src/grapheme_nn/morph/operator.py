@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from grapheme_nn.dag import check_graph, check_types
+from grapheme_nn.graph import count_graphs
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.probabilities import check_range
 
@@ -84,8 +85,10 @@ def as_graph(
         if existence is not None:
             check_range("existence", existence, 1.0)
             more["existence"] = existence
+        if x.get("batch") is not None:
+            more["graphs"] = count_graphs(x)
         x, edge_index, edge_weight, batch = x.x, x.edge_index, x.get("edge_weight"), x.get("batch")
-    check_graph(x, edge_index, edge_weight, batch)
+    check_graph(x, edge_index, edge_weight, batch, more.get("graphs"))
     assert edge_index is not None
     if edge_type is not None:
         check_types(edge_index, edge_type)
