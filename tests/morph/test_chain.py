@@ -306,3 +306,24 @@ def test_a_batch_that_has_more_graphs_than_it_says_is_answered_by_a_sentence():
     batch.batch = batch.batch + 1
     with pytest.raises(ValueError, match="a node is in graph 4, but there are 4, from 0 on"):
         Split(CHANNELS, 2).double()(batch)
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_second_derivatives_are_right_or_refused(name):
+    (module,), data = operators(name), chain()
+
+    def gradient(x, **options):
+        torch.manual_seed(0)
+        morph = module(x, data.edge_index)
+        # The gradient that a plain sum hands back has none itself.
+        total = morph.x.sum() + morph.edge_weight.square().sum() + x.pow(3).sum() + sum(morph.losses.values())
+        return torch.autograd.grad(total, x, **options)[0]
+
+    x, direction = data.x.requires_grad_(), torch.randn_like(data.x)
+    if name not in ("local_pool", "split", "tour"):
+        with pytest.raises(RuntimeError, match="has no second derivative: leave out create_graph=True"):
+            gradient(x, create_graph=True)
+        return
+    (found,) = torch.autograd.grad((gradient(x, create_graph=True) * direction).sum(), x)
+    step = 1e-5 * direction
+    torch.testing.assert_close(found, (gradient(x + step) - gradient(x - step)) / 2e-5, rtol=1e-4, atol=1e-7)

@@ -7,6 +7,7 @@ from torch import nn
 
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.dag import near_pairs
+from grapheme_nn.derivatives import straight_through
 from grapheme_nn.morph.base import Morph, pairs_within
 from grapheme_nn.morph.operator import Operator
 
@@ -66,7 +67,7 @@ class Rewire(Operator):
         if types is not None:
             types = torch.cat([types, types.new_zeros(pairs.size(1) - edge_index.size(1))])
         if self.training:
-            weight = weight * (hard + (gate - gate.detach()))
+            weight = weight * straight_through(hard, gate)
         else:
             pairs, weight = pairs[:, hard.bool()], weight[hard.bool()]
             types = None if types is None else types[hard.bool()]

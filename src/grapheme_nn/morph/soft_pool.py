@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment, Entries
 from grapheme_nn.dag import is_sorted
+from grapheme_nn.derivatives import once_differentiable
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.morph.operator import Operator
 from grapheme_nn.padding import Padding

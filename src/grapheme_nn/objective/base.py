@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.dag import Integers
+from grapheme_nn.derivatives import once_differentiable
 from grapheme_nn.graph import chain_edges
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.predicted import COPY, NEVER, VOID, PredictedGraph, Targets
