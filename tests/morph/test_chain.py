@@ -327,3 +327,31 @@ def test_second_derivatives_are_right_or_refused(name):
     (found,) = torch.autograd.grad((gradient(x, create_graph=True) * direction).sum(), x)
     step = 1e-5 * direction
     torch.testing.assert_close(found, (gradient(x + step) - gradient(x - step)) / 2e-5, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+@pytest.mark.parametrize("name", FIRST)
+def test_features_that_are_not_finite_are_refused_or_handed_on_and_never_hidden(name, training, bad):
+    (module,), data = operators(name), chain()
+    edges = module.train(training)(data).edge_index.size(1)
+    data.x[2] = bad
+    if name.startswith("merge"):
+        with pytest.raises(ValueError, match="x has values that are not finite"):
+            module(data)
+        return
+    morph = module(data)
+    assert not morph.x.isfinite().all()
+    if name == "rewire":
+        data.x[2] = torch.nan
+        morph = module(data)
+        assert morph.edge_index.size(1) >= edges
+        assert morph.edge_weight[(morph.edge_index == 2).any(0)].isnan().all()
+
+
+@pytest.mark.parametrize("name", ["edge_index", "edge_weight", "batch", "edge_type"])
+def test_what_is_given_beside_a_graph_is_refused(name):
+    data, split = chain(), Split(CHANNELS, 2).double()
+    for graph, kind in ((data, "Data"), (split(data), "Morph"), (Batch.from_data_list([data]), "DataBatch")):
+        with pytest.raises(TypeError, match=f"{name} is given beside a {kind}, which has its own: set it there"):
+            split(graph, **{name: torch.ones(6)})

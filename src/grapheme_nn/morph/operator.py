@@ -31,6 +31,10 @@ class Operator(nn.Module):
         *,
         edge_type: Tensor | None = None,
     ) -> Morph:
+        if isinstance(x, Morph | Data):
+            given = {"edge_index": edge_index, "edge_weight": edge_weight, "batch": batch, "edge_type": edge_type}
+            for name in (name for name, value in given.items() if value is not None):
+                raise TypeError(f"{name} is given beside a {type(x).__name__}, which has its own: set it there")
         graph = x if isinstance(x, Morph) else as_graph(x, edge_index, edge_weight, batch, edge_type=edge_type)
         if self.channels not in (0, graph.channels):
             raise ValueError(f"x has {graph.channels} channels, but this operator was made for {self.channels}")
