@@ -1,5 +1,6 @@
 """Every operator after every other: chains of morphs run, learn, remember where nodes came from, and stay DAGs."""
 
+import pickle
 from dataclasses import replace
 from functools import reduce
 
@@ -355,3 +356,13 @@ def test_what_is_given_beside_a_graph_is_refused(name):
     for graph, kind in ((data, "Data"), (split(data), "Morph"), (Batch.from_data_list([data]), "DataBatch")):
         with pytest.raises(TypeError, match=f"{name} is given beside a {kind}, which has its own: set it there"):
             split(graph, **{name: torch.ones(6)})
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_morph_can_be_pickled_with_its_history(name):
+    morph = nn.Sequential(*operators(name, "lift"))(GRAPHS["batch"]())
+    again = pickle.loads(pickle.dumps(morph))
+    for field in ("x", "edge_index", "edge_weight", "batch"):
+        assert torch.equal(getattr(again, field), getattr(morph, field))
+    assert torch.equal(again.history.dense(), morph.history.dense())
+    assert again.origin.num_nodes == 20
