@@ -366,3 +366,19 @@ def test_a_morph_can_be_pickled_with_its_history(name):
         assert torch.equal(getattr(again, field), getattr(morph, field))
     assert torch.equal(again.history.dense(), morph.history.dense())
     assert again.origin.num_nodes == 20
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+@pytest.mark.parametrize("name", FIRST)
+def test_operators_run_under_autocast_whatever_comes_before_and_after(name, training):
+    half = nn.Linear(CHANNELS, CHANNELS)
+    for before, after in ((nn.Identity(), "soft_pool"), (half, "soft_pool"), (half, "lift"), (nn.Identity(), "rewire")):
+        chained, data = [module.float().train(training) for module in operators(name, after)], GRAPHS["batch"]()
+        x = data.x.float().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            data.x = before(x)
+            morph = nn.Sequential(*chained)(data)
+            total = morph.x.float().sin().sum() + morph.edge_weight.float().square().sum()
+        total.backward()
+        assert x.grad.isfinite().all()
+        assert x.grad.any()

@@ -3,6 +3,7 @@
 from inspect import signature
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
@@ -38,7 +39,8 @@ class Operator(nn.Module):
         graph = x if isinstance(x, Morph) else as_graph(x, edge_index, edge_weight, batch, edge_type=edge_type)
         if self.channels not in (0, graph.channels):
             raise ValueError(f"x has {graph.channels} channels, but this operator was made for {self.channels}")
-        for parameter in self.parameters() if graph is not x else ():
+        any_type = graph is x or torch.is_autocast_enabled(graph.device.type)
+        for parameter in () if any_type else self.parameters():
             if parameter.dim() and parameter.dtype != graph.x.dtype:
                 raise TypeError(
                     f"x is {graph.x.dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
