@@ -246,7 +246,13 @@ def test_a_morph_shows_what_it_is_and_becomes_a_graph_of_pyg_again():
     again = result.as_data()
     assert isinstance(again, Batch)
     assert again.num_graphs == 4
-    assert torch.equal(again.edge_index, result.edge_index)
+    parts = again.to_data_list()
+    assert [part.num_nodes for part in parts] == torch.bincount(result.batch).tolist()
+    for joined in (again, Batch.from_data_list(parts)):
+        assert torch.equal(joined.ptr, again.ptr)
+        assert torch.equal(joined.x, result.x)
+        assert sorted(joined.edge_index.T.tolist()) == sorted(result.edge_index.T.tolist())
+        torch.testing.assert_close(adjacency(joined), adjacency(result))
     torch.testing.assert_close(Split(CHANNELS, 1).double()(again).x.shape, result.x.shape)
 
 
