@@ -1,7 +1,9 @@
 """The assignment: features, edges, history and gradients all flow through S, and a dense S is the referee."""
 
+import pickle
 import subprocess
 import sys
+from copy import copy
 from itertools import pairwise
 
 import pytest
@@ -297,6 +299,13 @@ edges, weights = assignment.connect(edge_index, edge_weight)
 assert edges.size(1) == n // 2 - 1
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
+
+
+def test_what_is_made_when_asked_for_is_pickled_and_a_copy_does_not_make_it():
+    lazy = Assignment.identity(3)
+    assert "source" not in copy(lazy).__dict__
+    assert "source" not in lazy.__dict__
+    assert torch.equal(pickle.loads(pickle.dumps(lazy)).dense(), torch.eye(3).double())
 
 
 def test_a_million_nodes_merge_in_memory_linear_in_them():

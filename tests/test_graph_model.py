@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from typer.testing import CliRunner
 
 from grapheme_nn import Graph, GraphTransformNet, TrainConfig, graph_to_data, is_acyclic, is_isomorphic, train
@@ -93,6 +93,13 @@ def test_types_with_names_survive_pyg():
 def test_numbers_in_x_are_labels_and_undirected_graphs_stay_so():
     data = Data(x=torch.tensor([6, 8]), edge_index=torch.tensor([[0, 1], [1, 0]]))
     assert data_to_graph(data) == Graph(("6", "8"), ((0, 1, 0),), directed=False)
+
+
+def test_a_batch_of_graphs_is_not_one_graph():
+    batch = Batch.from_data_list([graph_to_data(Graph(("a", "b"), ((0, 1, 0),)))] * 2)
+    with pytest.raises(ValueError, match=r"it is a batch of graphs: give them one by one, batch.to_data_list\(\)"):
+        data_to_graph(batch)
+    assert [data_to_graph(data).nodes for data in batch.to_data_list()] == [("a", "b")] * 2
 
 
 def test_a_score_is_a_probability_and_higher_for_what_the_model_says(model):

@@ -180,6 +180,8 @@ def test_any_dag_goes_through_forward_and_backward(loss, morphs):
     assert ((weights >= 0) & (weights <= 1)).all()
     data = prediction.as_data()
     assert (data.num_graphs, data.label_log_prob.shape, data.existence.shape) == (3, (18, 12), (18,))
+    for batch in (data, model.decode(prediction)):
+        assert torch.equal(Batch.from_data_list(batch.to_data_list()).edge_index, batch.edge_index)
 
 
 @pytest.mark.parametrize("morphs", [SPLIT, MERGED, ("local_pool", "split")], ids=",".join)

@@ -29,6 +29,18 @@ class Lazy:
         self.__dict__["_later"] = self.__dict__.get("_later", {}) | dict.fromkeys(names, (names, make))
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All fields, made by now: what makes them cannot be pickled."""
+        for name in self.__dict__.get("_later", ()):
+            getattr(self, name)
+        return {name: value for name, value in self.__dict__.items() if name != "_later"}
+
+    def __copy__(self) -> Self:
+        """What is to be made later still is: `__getstate__` would make it."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        return new
+
     def __getattr__(self, name: str) -> Tensor:
         if name not in self.__dict__.get("_later", ()):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")

@@ -163,7 +163,9 @@ def check_edges(edge_index: Tensor, num_nodes: int) -> None:
             raise ValueError(f"edge_index refers to node {wrong}, but the graph has {num_nodes} nodes")
 
 
-def check_graph(x: object, edge_index: Tensor | None, edge_weight: Tensor | None, batch: Tensor | None) -> None:
+def check_graph(
+    x: object, edge_index: Tensor | None, edge_weight: Tensor | None, batch: Tensor | None, graphs: int | None = None
+) -> None:
     """That these are graphs: features [n, d], edges [2, e], perhaps weights [e], perhaps the graph of each node [n]."""
     if not isinstance(x, Tensor) or x.dim() != 2 or not x.is_floating_point():
         found = f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
@@ -187,6 +189,8 @@ def check_graph(x: object, edge_index: Tensor | None, edge_weight: Tensor | None
     owner, ends = on_host(batch), on_host(edge_index.long())
     if batch.numel() and int(owner.min()) < 0:
         raise ValueError(f"batch must not be negative, but a node is in graph {int(owner.min())}: graphs begin with 0")
+    if batch.numel() and graphs is not None and int(owner.max()) >= graphs:
+        raise ValueError(f"batch says that a node is in graph {int(owner.max())}, but there are {graphs}, from 0 on")
     if bool((owner[ends[0]] != owner[ends[1]]).any()):
         raise ValueError("an edge leads from one graph of the batch to another: graphs do not mix")
 

@@ -20,9 +20,10 @@ import numpy as np
 import regex
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric.data import Batch, Data
 
-from grapheme_nn.dag import Integers, offsets
+from grapheme_nn.dag import Integers, is_sorted, offsets
 
 Unit = Literal["codepoint", "cluster", "decomposed", "symbol", "graph"]  # "graph" where it is no text
 UNITS: tuple[Unit, ...] = get_args(Unit)[:-1]
@@ -133,6 +134,23 @@ def chains(units: Sequence[Integers], features: Sequence[Integers] | None = None
     return batch
 
 
+def as_batch(nodes: dict[str, Tensor], edges: dict[str, Tensor], owner: Tensor, graphs: int) -> Batch:
+    """A PyG `Batch` of so many graphs that can be taken apart, `to_data_list()`: its edges stand graph after graph.
+
+    Fields of nodes [n, ...], and of edges ([2, e] or [e]); `owner` int64 [n] is the graph of each node.
+    Where it is not sorted, PyG has no way to take the graphs apart.
+    """
+    of_edge = owner[edges["edge_index"][0]]
+    order = of_edge.argsort(stable=True)
+    batch = Batch(**nodes, **{name: value[..., order] for name, value in edges.items()}, batch=owner)
+    batch._num_graphs = graphs
+    if is_sorted(owner):
+        batch.ptr, links = (pad(torch.bincount(of, minlength=graphs).cumsum(0), (1, 0)) for of in (owner, of_edge))
+        batch._slice_dict = dict.fromkeys(nodes, batch.ptr) | dict.fromkeys(edges, links)
+        batch._inc_dict = dict.fromkeys(batch._slice_dict, torch.zeros_like(batch.ptr)) | {"edge_index": batch.ptr}
+    return batch
+
+
 def chain_edges(pointer: Tensor) -> Tensor:
     """From each node to the next in chains that begin and end at `pointer` int64 [B + 1]: int64 [2, e]."""
     begin = pointer.numpy(force=True)
@@ -155,6 +173,8 @@ def batch_to_texts(batch: Batch) -> list[str]:
 
 def count_graphs(graphs: Data) -> int:
     """How many graphs a PyG `Data` or `Batch` holds."""
+    if getattr(graphs, "_num_graphs", None) is not None:  # a `Batch` knows, and its last graphs may be empty
+        return int(graphs._num_graphs)
     if graphs.get("ptr") is not None:
         return int(graphs.ptr.numel()) - 1
     owner = graphs.get("batch")

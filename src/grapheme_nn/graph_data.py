@@ -96,6 +96,8 @@ def data_to_graph(data: Data) -> Graph:
 
     A graph with every edge in both directions is undirected.
     """
+    if data.get("batch") is not None:
+        raise ValueError("it is a batch of graphs: give them one by one, batch.to_data_list()")
     if data.get("x") is None or not is_integer(data.x) or data.x.numel() != data.num_nodes:
         raise ValueError("x must be one integer per node that says what it is, see graph_to_data")
     if "spelling" in data:

@@ -10,7 +10,7 @@ from torch_geometric.data import Batch, Data
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.candidates import CandidateEdges
 from grapheme_nn.dag import is_integer
-from grapheme_nn.graph import count_graphs
+from grapheme_nn.graph import as_batch, count_graphs
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.padding import Padding
 from grapheme_nn.probabilities import check_log_probabilities, check_range
@@ -166,18 +166,11 @@ class PredictedGraph:
         """
         padding, (edge_index, edge_weight) = self.graph.padding, self.edges()
         void = padding.flat(self.label_log_prob[:, :, VOID])
-        batch = Batch(
-            label_log_prob=padding.flat(self.spelled)[:, VOID + 1 :].log_softmax(1),
-            existence=-torch.expm1(void),
-            edge_index=edge_index,
-            edge_weight=edge_weight,
-            batch=padding.owner,
-            ptr=torch.nn.functional.pad(padding.length.cumsum(0), (1, 0)),
-        )
-        if self.edge_type is not None:
-            batch.edge_type = self.edge_type
-        batch._num_graphs = self.mask.size(0)
-        return batch
+        label = padding.flat(self.spelled)[:, VOID + 1 :].log_softmax(1)
+        nodes = {"label_log_prob": label, "existence": -torch.expm1(void)}
+        edges = {"edge_index": edge_index, "edge_weight": edge_weight}
+        edges |= {} if self.edge_type is None else {"edge_type": self.edge_type}
+        return as_batch(nodes, edges, padding.owner, self.mask.size(0))
 
     def as_pair(self, target: Data) -> tuple[Batch, Data]:
         """This graph and a target as `StructuralLoss` compares them: the target's `label` is a column of the graph's.

@@ -590,3 +590,11 @@ def test_the_kernel_of_nodes_and_void_is_positive_semidefinite_down_to_the_least
     cost = torch.full((201, 201), 0.8, dtype=torch.float64)
     cost[-1], cost[:, -1] = 0.35, 0.35
     assert float(torch.linalg.eigvalsh((-cost.fill_diagonal_(0) / 0.2).exp()).min()) < 0
+
+
+def test_second_derivatives_are_refused() -> None:
+    predicted, target = text_to_graph("abc"), text_to_graph("abd")
+    predicted.activation, target.activation = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
+    loss = StructuralLoss()(predicted, target).total.sum()
+    with pytest.raises(RuntimeError, match="has no second derivative: leave out create_graph=True"):
+        torch.autograd.grad(loss, predicted.activation, create_graph=True)

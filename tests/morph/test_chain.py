@@ -1,5 +1,6 @@
 """Every operator after every other: chains of morphs run, learn, remember where nodes came from, and stay DAGs."""
 
+import pickle
 from dataclasses import replace
 from functools import reduce
 
@@ -245,7 +246,13 @@ def test_a_morph_shows_what_it_is_and_becomes_a_graph_of_pyg_again():
     again = result.as_data()
     assert isinstance(again, Batch)
     assert again.num_graphs == 4
-    assert torch.equal(again.edge_index, result.edge_index)
+    parts = again.to_data_list()
+    assert [part.num_nodes for part in parts] == torch.bincount(result.batch).tolist()
+    for joined in (again, Batch.from_data_list(parts)):
+        assert torch.equal(joined.ptr, again.ptr)
+        assert torch.equal(joined.x, result.x)
+        assert sorted(joined.edge_index.T.tolist()) == sorted(result.edge_index.T.tolist())
+        torch.testing.assert_close(adjacency(joined), adjacency(result))
     torch.testing.assert_close(Split(CHANNELS, 1).double()(again).x.shape, result.x.shape)
 
 
@@ -279,3 +286,105 @@ def test_every_operator_shows_its_settings_and_begins_anew(name):
     module.reset_parameters()
     assert all((parameter != 7).any() for parameter in module.parameters())
     assert [p.shape for p in module.parameters()] == [p.shape for p in begun]
+
+
+def empty():
+    return Data(x=features(0, 0), edge_index=torch.zeros(2, 0, dtype=torch.long))
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+@pytest.mark.parametrize("name", FIRST)
+def test_empty_graphs_of_a_batch_are_graphs_wherever_they_stand(name, training):
+    module, lift, pool = operators(name, "lift", "soft_pool")
+    alone = module.train(training)(empty())
+    for graphs in ([dag(), empty()], [empty(), dag(), empty(), empty()], [empty(), empty()]):
+        batch = Batch.from_data_list(graphs)
+        coarse = module(batch)
+        for step in (coarse, lift(coarse), pool(coarse.as_data())):
+            assert step.num_graphs == step.as_data().num_graphs == len(graphs)
+            assert step.x.isfinite().all()
+        assert (coarse.owner == len(graphs) - 1).sum() == alone.num_nodes
+        if coarse.log_probability is not None:
+            assert coarse.log_probability.shape == (len(graphs),)
+
+
+def test_a_batch_that_has_more_graphs_than_it_says_is_answered_by_a_sentence():
+    batch = GRAPHS["batch"]()
+    batch.batch = batch.batch + 1
+    with pytest.raises(ValueError, match="a node is in graph 4, but there are 4, from 0 on"):
+        Split(CHANNELS, 2).double()(batch)
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_second_derivatives_are_right_or_refused(name):
+    (module,), data = operators(name), chain()
+
+    def gradient(x, **options):
+        torch.manual_seed(0)
+        morph = module(x, data.edge_index)
+        # The gradient that a plain sum hands back has none itself.
+        total = morph.x.sum() + morph.edge_weight.square().sum() + x.pow(3).sum() + sum(morph.losses.values())
+        return torch.autograd.grad(total, x, **options)[0]
+
+    x, direction = data.x.requires_grad_(), torch.randn_like(data.x)
+    if name not in ("local_pool", "split", "tour"):
+        with pytest.raises(RuntimeError, match="has no second derivative: leave out create_graph=True"):
+            gradient(x, create_graph=True)
+        return
+    (found,) = torch.autograd.grad((gradient(x, create_graph=True) * direction).sum(), x)
+    step = 1e-5 * direction
+    torch.testing.assert_close(found, (gradient(x + step) - gradient(x - step)) / 2e-5, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+@pytest.mark.parametrize("name", FIRST)
+def test_features_that_are_not_finite_are_refused_or_handed_on_and_never_hidden(name, training, bad):
+    (module,), data = operators(name), chain()
+    edges = module.train(training)(data).edge_index.size(1)
+    data.x[2] = bad
+    if name.startswith("merge"):
+        with pytest.raises(ValueError, match="x has values that are not finite"):
+            module(data)
+        return
+    morph = module(data)
+    assert not morph.x.isfinite().all()
+    if name == "rewire":
+        data.x[2] = torch.nan
+        morph = module(data)
+        assert morph.edge_index.size(1) >= edges
+        assert morph.edge_weight[(morph.edge_index == 2).any(0)].isnan().all()
+
+
+@pytest.mark.parametrize("name", ["edge_index", "edge_weight", "batch", "edge_type"])
+def test_what_is_given_beside_a_graph_is_refused(name):
+    data, split = chain(), Split(CHANNELS, 2).double()
+    for graph, kind in ((data, "Data"), (split(data), "Morph"), (Batch.from_data_list([data]), "DataBatch")):
+        with pytest.raises(TypeError, match=f"{name} is given beside a {kind}, which has its own: set it there"):
+            split(graph, **{name: torch.ones(6)})
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_morph_can_be_pickled_with_its_history(name):
+    morph = nn.Sequential(*operators(name, "lift"))(GRAPHS["batch"]())
+    again = pickle.loads(pickle.dumps(morph))
+    for field in ("x", "edge_index", "edge_weight", "batch"):
+        assert torch.equal(getattr(again, field), getattr(morph, field))
+    assert torch.equal(again.history.dense(), morph.history.dense())
+    assert again.origin.num_nodes == 20
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+@pytest.mark.parametrize("name", FIRST)
+def test_operators_run_under_autocast_whatever_comes_before_and_after(name, training):
+    half = nn.Linear(CHANNELS, CHANNELS)
+    for before, after in ((nn.Identity(), "soft_pool"), (half, "soft_pool"), (half, "lift"), (nn.Identity(), "rewire")):
+        chained, data = [module.float().train(training) for module in operators(name, after)], GRAPHS["batch"]()
+        x = data.x.float().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            data.x = before(x)
+            morph = nn.Sequential(*chained)(data)
+            total = morph.x.float().sin().sum() + morph.edge_weight.float().square().sum()
+        total.backward()
+        assert x.grad.isfinite().all()
+        assert x.grad.any()

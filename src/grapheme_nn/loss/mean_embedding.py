@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from grapheme_nn.derivatives import once_differentiable
 from grapheme_nn.loss.padded import Padded
 
 

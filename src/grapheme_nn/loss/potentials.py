@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from grapheme_nn.derivatives import once_differentiable
 from grapheme_nn.loss.softmin import BOUND, KernelDomain, LogDomain
 
 LOG_DOMAIN_FROM = 40.0

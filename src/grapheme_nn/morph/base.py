@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
 from grapheme_nn.assignment import Assignment, Lazy
 from grapheme_nn.dag import breadth_first, is_acyclic, is_chain, is_sorted, levels, on_host
-from grapheme_nn.graph import chain_edges
+from grapheme_nn.graph import as_batch, chain_edges
 from grapheme_nn.padding import Padding
 
 
@@ -252,16 +252,14 @@ class Morph(Lazy):
         return Padding.of(self.owner, self.num_graphs, self.in_order)
 
     def as_data(self) -> Data:
-        """The graph for PyG: `x`, `edge_index`, `edge_weight`, `edge_type` if any; a `Batch` of several graphs."""
-        data = Data(x=self.x, edge_index=self.edge_index, edge_weight=self.edge_weight)
-        if self.batch is not None:
-            data = Batch(**data.to_dict(), batch=self.batch)
-            data._num_graphs = self.num_graphs
-        if self.existence is not None:
-            data.existence = self.existence
-        if self.edge_type is not None:
-            data.edge_type = self.edge_type
-        return data
+        """The graph for PyG: `x`, `edge_index`, `edge_weight`, `edge_type` if any; a `Batch` of several graphs.
+
+        The edges of a `Batch` stand graph after graph, so that it can be taken apart.
+        """
+        nodes = {"x": self.x} | ({} if self.existence is None else {"existence": self.existence})
+        edges = {"edge_index": self.edge_index, "edge_weight": self.edge_weight}
+        edges |= {} if self.edge_type is None else {"edge_type": self.edge_type}
+        return Data(**nodes, **edges) if self.batch is None else as_batch(nodes, edges, self.batch, self.num_graphs)
 
     def __repr__(self) -> str:
         edges = self.edge_index.size(1)

@@ -50,7 +50,9 @@ class LocalPool(Operator):
         first = clusters.cumsum(0) - clusters  # the number of each graph's first cluster
 
         place = self._places(graph, clusters)  # float64 [n]
-        near = (place - (self.reach - 1) / 2).round().long()[:, None] + torch.arange(self.reach, device=x.device)
+        # A place that is nan has clusters all the same, so that nan is handed on to them.
+        near = (place.nan_to_num(0) - (self.reach - 1) / 2).round().long()[:, None]
+        near = near + torch.arange(self.reach, device=x.device)
         valid = (near >= 0) & (near < clusters[owner][:, None])  # [n, reach]
         distance = (place[:, None] - near).to(x.dtype)
         score = (-distance.square() / self.log_width.exp()).masked_fill(~valid, -torch.inf)

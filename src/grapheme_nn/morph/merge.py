@@ -6,11 +6,11 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.dag import is_chain, levels
+from grapheme_nn.derivatives import once_differentiable, straight_through
 from grapheme_nn.morph.acyclic import acyclic_clusters, rooted, spanning_forest
 from grapheme_nn.morph.base import Morph, graph_after_graph, pairs_within
 from grapheme_nn.morph.heads import Plan, expected_edges, memberships
@@ -192,10 +192,11 @@ class Merge(Operator):
             entries = memberships(plan, relaxed, self.reach)
             target = plan.cluster[entries.head]
             features = _StraightThrough.apply(x, entries.soft, assignment, entries.source, target)  # type: ignore[no-untyped-call]
-            inside = torch.where(plan.cluster[entries.source] == target, entries.soft - entries.soft.detach(), 0)
+            nothing = straight_through(torch.zeros_like(entries.soft), entries.soft)
+            inside = torch.where(plan.cluster[entries.source] == target, nothing, 0)
             weight = assignment.weight.to(x.dtype).index_add(0, entries.source, inside)
             # A cluster is there; it would be there less if its heads were likelier to fall into others.
-            heads = entries.is_head - entries.is_head.detach()
+            heads = straight_through(torch.zeros_like(entries.is_head), entries.is_head)
             own["existence"] = self._existence(graph, assignment, heads.new_ones(k).index_add(0, plan.cluster, heads))
             assignment = Assignment(assignment.source, plan.cluster, weight, n, k, checked=False)
         owner = torch.empty_like(graph.owner[:k]).scatter_(0, plan.cluster, graph.owner)
@@ -225,7 +226,8 @@ class Merge(Operator):
         if self.ratio is None:
             return {}
         mean = logit.sigmoid().sum() / max(n, 1)
-        return {"ratio": ((n - k) / max(n, 1) + (mean - mean.detach()) - self.ratio).square()}
+        share = straight_through(torch.full_like(mean, (n - k) / max(n, 1)), mean)
+        return {"ratio": (share - self.ratio).square()}
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -271,6 +273,7 @@ def reinforce(morphs: Sequence[Morph], losses: Sequence[Tensor]) -> Tensor:
         raise ValueError(f"{value.size(1)} losses a sample do not fit {log_probability.size(1)} graphs")
     others = (value.sum(dim=0) - value) / (len(morphs) - 1)
     terms = ((value - others) * log_probability).sum(dim=1) / len(morphs)
+    terms = straight_through(terms.detach(), terms)  # of second derivatives it is no estimate
     for morph, term in zip(morphs, terms, strict=True):
         morph.losses["reinforce"] = term
     return terms.sum()

@@ -3,10 +3,12 @@
 from inspect import signature
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from grapheme_nn.dag import check_graph, check_types
+from grapheme_nn.graph import count_graphs
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.probabilities import check_range
 
@@ -30,10 +32,15 @@ class Operator(nn.Module):
         *,
         edge_type: Tensor | None = None,
     ) -> Morph:
+        if isinstance(x, Morph | Data):
+            given = {"edge_index": edge_index, "edge_weight": edge_weight, "batch": batch, "edge_type": edge_type}
+            for name in (name for name, value in given.items() if value is not None):
+                raise TypeError(f"{name} is given beside a {type(x).__name__}, which has its own: set it there")
         graph = x if isinstance(x, Morph) else as_graph(x, edge_index, edge_weight, batch, edge_type=edge_type)
         if self.channels not in (0, graph.channels):
             raise ValueError(f"x has {graph.channels} channels, but this operator was made for {self.channels}")
-        for parameter in self.parameters() if graph is not x else ():
+        any_type = graph is x or torch.is_autocast_enabled(graph.device.type)
+        for parameter in () if any_type else self.parameters():
             if parameter.dim() and parameter.dtype != graph.x.dtype:
                 raise TypeError(
                     f"x is {graph.x.dtype}, but the weights of this {type(self).__name__} are {parameter.dtype}: "
@@ -84,8 +91,10 @@ def as_graph(
         if existence is not None:
             check_range("existence", existence, 1.0)
             more["existence"] = existence
+        if x.get("batch") is not None:
+            more["graphs"] = count_graphs(x)
         x, edge_index, edge_weight, batch = x.x, x.edge_index, x.get("edge_weight"), x.get("batch")
-    check_graph(x, edge_index, edge_weight, batch)
+    check_graph(x, edge_index, edge_weight, batch, more.get("graphs"))
     assert edge_index is not None
     if edge_type is not None:
         check_types(edge_index, edge_type)

@@ -7,6 +7,7 @@ from torch import nn
 
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.dag import near_pairs
+from grapheme_nn.derivatives import straight_through
 from grapheme_nn.morph.base import Morph, pairs_within
 from grapheme_nn.morph.operator import Operator
 
@@ -61,15 +62,16 @@ class Rewire(Operator):
             score = (score + (query[pairs[1]] * key[pairs[0]]).sum(dim=1)) / 2
         score = score / sqrt(x.size(1))
         gate = (score + self.bias[is_new.long()]).sigmoid()
-        hard = (gate > 0.5).to(gate.dtype)
+        hard = torch.where(gate.isnan(), gate, (gate > 0.5).to(gate.dtype))  # nan is handed on, for all to see
         weight = torch.cat([edge_weight, edge_weight.new_ones(pairs.size(1) - edge_index.size(1))])
         if types is not None:
             types = torch.cat([types, types.new_zeros(pairs.size(1) - edge_index.size(1))])
         if self.training:
-            weight = weight * (hard + (gate - gate.detach()))
+            weight = weight * straight_through(hard, gate)
         else:
-            pairs, weight = pairs[:, hard.bool()], weight[hard.bool()]
-            types = None if types is None else types[hard.bool()]
+            kept = hard != 0
+            pairs, weight = pairs[:, kept], (weight * hard)[kept]
+            types = None if types is None else types[kept]
         same = Assignment.identity(x.size(0), device=x.device)
         order = graph.in_order if self.acyclic else graph.order
         return graph.changed(x, pairs, weight, graph.batch, same, order=order, edge_type=types)

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from grapheme_nn.assignment import Assignment
 from grapheme_nn.dag import is_chain
+from grapheme_nn.derivatives import once_differentiable
 from grapheme_nn.sparse import row_products
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment, Entries
 from grapheme_nn.dag import is_sorted
+from grapheme_nn.derivatives import once_differentiable
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.morph.operator import Operator
 from grapheme_nn.padding import Padding
@@ -44,11 +44,12 @@ class SoftPool(Operator):
         self.score = nn.Linear(channels, clusters)
 
     def change(self, graph: Morph) -> Morph:
-        x, k = graph.x, self.clusters
+        x, k = graph.x.to(self.score.weight.dtype), self.clusters
         graphs = _Graphs.of(graph)
-        features, coarse, link, entropy, member = _Pool.apply(  # type: ignore[no-untyped-call]
-            graphs.pad(self.score(x)), graphs.pad(x), graph.edge_weight, graphs
-        )
+        with torch.autocast(x.device.type, enabled=False):  # half precision would lose what is left where terms cancel
+            features, coarse, link, entropy, member = _Pool.apply(  # type: ignore[no-untyped-call]
+                graphs.pad(self.score(x)), graphs.pad(x), graph.edge_weight.to(x.dtype), graphs
+            )
         num_graphs = graphs.nodes.numel()
         cluster = torch.arange(num_graphs * k, device=x.device).view(num_graphs, k)
         near = cluster[:, :, None].expand(-1, k, k)

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn.dag import Integers
-from grapheme_nn.graph import chain_edges
+from grapheme_nn.derivatives import once_differentiable
+from grapheme_nn.graph import as_batch, chain_edges
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.predicted import COPY, NEVER, VOID, PredictedGraph, Targets
 
@@ -49,11 +49,8 @@ class Decoded:
         owner = torch.arange(self.length.numel(), device=unit.device).repeat_interleave(self.length)
         pointer = torch.nn.functional.pad(self.length.cumsum(0), (1, 0))
         edges = chain_edges(pointer) if self.edge_index is None else self.edge_index
-        graphs = Batch(x=unit[there], edge_index=edges, batch=owner, ptr=pointer)
-        if self.edge_type is not None:
-            graphs.edge_type = self.edge_type
-        graphs._num_graphs = self.length.numel()
-        return graphs
+        fields = {"edge_index": edges} | ({} if self.edge_type is None else {"edge_type": self.edge_type})
+        return as_batch({"x": unit[there]}, fields, owner, self.length.numel())
 
 
 class Objective(ABC):
