@@ -185,8 +185,8 @@ def _held_out(data: Path, pairs: list[Pair], seed: int) -> tuple[list[Pair], lis
 def _read(file: Path, columns: str | None, skip_bad_lines: bool) -> tuple[Pairs, list[Path]]:
     """The pairs, and the files that they are from."""
     pairs = read_pairs(file, columns=columns, skip_bad_lines=skip_bad_lines)
-    if pairs.skipped:
-        say(pairs.report())
+    if told := pairs.report():
+        say(told)
     if len(pairs.files) > 1:
         say("\n".join(f"{name}: {count:,} pairs" for name, count in pairs.files.items()))
     features = {unit for pair in pairs for unit in pair.features}
