@@ -92,9 +92,9 @@ class Models:
 
     def _warn_of_strangers(self) -> None:
         """Models that spell with other labels, such as those of two languages, can vote, but hardly are meant to."""
-        labels = {folder: set(model.config.labels) for folder, model in zip(self.folders, self.models, strict=True)}
-        for one, other in combinations(labels, 2):
-            shared, fewest = len(labels[one] & labels[other]), min(len(labels[one]), len(labels[other]))
+        for (one, first), (other, second) in combinations(zip(self.folders, self.models, strict=True), 2):
+            labels = set(first.config.labels), set(second.config.labels)
+            shared, fewest = len(labels[0] & labels[1]), min(map(len, labels))
             if 2 * shared < fewest:
                 has = f"share {shared} of {fewest} labels"
                 say(f"warning: {one} and {other} {has}: let models vote that were trained on the same kind of pairs")
