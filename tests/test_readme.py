@@ -30,7 +30,7 @@ MARKS = {
 def run(name, change=("", "")):
     (block,) = (block for block in BLOCKS if MARKS[name] in block)
     assert change[0] in block
-    exec(compile(block.replace(*change) if change[0] else block, "README.md", "exec"), {})
+    exec(compile(block.replace(*change) if change[0] else block, "README.md", "exec"), {"__name__": "__main__"})
 
 
 @pytest.fixture

@@ -167,3 +167,11 @@ def test_a_name_stands_for_one_thing_and_is_imported_when_asked_for():
     assert "mine" not in registry
     with pytest.raises(ValueError, match="unknown shape 'mine': choose one of pair"):
         registry["mine"]
+
+
+@pytest.mark.parametrize("name", [object, "", "a,b", 3])
+def test_a_decorator_without_a_name_is_refused(name):
+    with pytest.raises(
+        TypeError, match=r'register takes a name without commas, such as @OBJECTIVES.register\("mine"\)'
+    ):
+        OBJECTIVES.register(name)

@@ -17,6 +17,9 @@ class Registry(dict[str, Any]):
 
     def register(self, name: str) -> Callable[[Any], Any]:
         """Decorator: `@OBJECTIVES.register("mine")` before a class. A name stands for one thing only."""
+        if not isinstance(name, str) or not name or "," in name:
+            wanted = 'a name without commas, such as @OBJECTIVES.register("mine")'
+            raise TypeError(f"register takes {wanted}, but got {name!r:.80}")
         if name in self:
             raise ValueError(f"there is a {self.kind} named {name!r} already: choose another name")
 

@@ -28,7 +28,7 @@ def stand_in(monkeypatch, tmp_path, make, input_unit="graph", target_unit="graph
     (tmp_path / "model").mkdir(exist_ok=True)
     for name in ("config.json", "model.safetensors"):
         (tmp_path / "model" / name).touch()
-    config = SimpleNamespace(input_unit=input_unit, target_unit=target_unit, features=())
+    config = SimpleNamespace(input_unit=input_unit, target_unit=target_unit, features=(), edges="operands")
     alike = {"too_long": lambda side: "", "unlike_training": lambda inputs, features=None: [None] * len(inputs)}
     model = SimpleNamespace(config=config, transform=transform, as_targets=list, **alike)
     monkeypatch.setattr("grapheme_nn.model.GraphTransformNet.load", lambda folder, device="cpu": model)

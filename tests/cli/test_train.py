@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 from hashlib import sha256
+from pathlib import Path
 from time import sleep
 from unicodedata import normalize
 
@@ -14,6 +15,7 @@ import pytest
 
 from grapheme_nn import __version__
 from grapheme_nn.cli.progress import Report
+from grapheme_nn.cli.train import _use
 from grapheme_nn.data import Pair, generate, read_pairs, write_pairs
 from grapheme_nn.training import Progress
 
@@ -318,3 +320,17 @@ def test_losses_and_morphs_are_chosen_by_name(grapheme, numbers, tiny, tmp_path)
     assert result.exit_code in (0, 1), result.output  # two epochs may teach nothing
     saved = settings(tmp_path / "model")
     assert (saved["loss"], saved["morphs"]) == ("structural", ["merge", "lift", "split"])
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [("-n", "printf '%s\\n' -n |"), ("a\\tb", "printf '%s\\n' 'a\\tb' |"), ("ab", "echo ab |")]
+)
+def test_the_command_that_tries_a_model_gives_the_input_as_it_is(given, says):
+    assert _use([Pair(given, "x")], Path("m")).startswith(says)
+    assert _use([Pair("0%d", "x", ("V", "PST"))], Path("m")).startswith("printf '%s\\t%s\\n' 0%d 'V;PST' |")
+
+
+def test_resuming_what_is_not_there_is_said(grapheme, numbers, tiny, tmp_path):
+    result = grapheme("train", numbers, "--config", tiny, "--out", tmp_path / "new", "--resume")
+    assert result.exit_code == 0
+    assert f"there is nothing to resume in {tmp_path / 'new'}: training begins" in result.stderr

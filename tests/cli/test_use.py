@@ -386,3 +386,8 @@ def test_a_file_is_not_a_model_folder(grapheme, refused, numbers):
 
 def _cut(file):
     file.write_bytes(file.read_bytes()[:-1000])
+
+
+def test_a_text_before_json_is_answered_however_many_lines_come_with_it(grapheme, model):
+    given = '12\n{"input": "34"}\n{"input": "56"}\n'
+    assert [row[0] for row in rows(grapheme("predict", model, given=given))] == ["12", "34", "56"]

@@ -46,7 +46,8 @@ class Models:
     @property
     def empty(self) -> str | Graph:
         """What nothing becomes."""
-        return Graph((), ()) if str(self.target_unit) == "graph" else ""
+        is_directed = self.models[0].config.edges != "undirected"
+        return Graph((), (), is_directed) if str(self.target_unit) == "graph" else ""
 
     def checked(self, line: Line) -> Line:
         """The line, a bad one where its input is too long, or a text where the models read graphs, or the other way

@@ -102,6 +102,8 @@ def train(
     elif shared := overlap(pairs, held):
         say(f"warning: {shared:,} of {len(held):,} pairs of {dev} are in {data} too, so the dev figures flatter")
     how = {"resume": resume, "overwrite": overwrite, "files": _digests([*files, *held_files])}
+    if resume and not (out / "checkpoint.safetensors").exists():
+        say(f"there is nothing to resume in {out}: training begins")
     _run(pairs, held, settings, out, how)
 
 
@@ -157,9 +159,10 @@ def _use(pairs: list[Pair], out: Path) -> str:
     if len(pair.input) > LONGEST_LINE:
         return f"grapheme predict {quote(str(out))} FILE"
     if pair.features:
-        line = quote(f"{pair.input}\\t{';'.join(pair.features)}\\n")
-        return f"printf {line} | grapheme predict {quote(str(out))} --columns input,features"
-    return f"echo {quote(pair.input)} | grapheme predict {quote(str(out))}"
+        values = f"{quote(pair.input)} {quote(';'.join(pair.features))}"
+        return f"printf '%s\\t%s\\n' {values} | grapheme predict {quote(str(out))} --columns input,features"
+    echo = "printf '%s\\n'" if pair.input[0] == "-" or "\\" in pair.input else "echo"
+    return f"{echo} {quote(pair.input)} | grapheme predict {quote(str(out))}"
 
 
 def _json_input(pair: Pair) -> dict[str, Any]:

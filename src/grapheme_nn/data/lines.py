@@ -83,8 +83,10 @@ class LineReader:
         objects = [self._json(row) for row in rows]
         told = [bool(found) for row, found in zip(rows, objects, strict=True) if row.text and not row.problem]
         if self.kind is None and told:
-            # Each line has a vote, so that one odd line, even the first, is the one that is reported.
-            self.kind = "JSONL" if Counter(told).most_common(1)[0][0] else "TSV"
+            # Of pairs each line has a vote, so that one odd line, even the first, is the one that is reported.
+            # Of inputs, which may come one at a time, the first line decides, however many come with it.
+            is_json = Counter(told).most_common(1)[0][0] if self.with_target else told[0]
+            self.kind = "JSONL" if is_json else "TSV"
         lines = [found or self._line(row, known) for row, found in zip(rows, objects, strict=True)]
         if self.kind == "TSV" and self.with_target:
             wrong = "this is a line of JSON, but most lines of the file are TSV"
