@@ -18,7 +18,8 @@ class LocalPool(Operator):
         t_i = k (a_1 + ... + a_{i-1} + a_i / 2) / (a_1 + ... + a_n) - 1/2
         S[i, c] = softmax over the `reach` c nearest to t_i of -(t_i - c)^2 / width
 
-    so S has `reach` entries a row and everything is linear in n. Cluster c is the weighted mean of what joins it:
+    t is kept within 0..k-1, and clusters beyond the ends do not count, so that a node near an end has fewer. So S has at
+    most `reach` entries a row and everything is linear in n. Cluster c is the weighted mean of what joins it:
     x' = diag(1 / sum_i S[i, c]) S^T x, and A' = S^T A S. The sizes of the graphs are read on the host.
 
     With `acyclic=False` it takes any graph, such as an undirected one: nodes then step along an order in which
