@@ -404,3 +404,11 @@ def test_operators_run_under_autocast_whatever_comes_before_and_after(name, trai
         total.backward()
         assert x.grad.isfinite().all()
         assert x.grad.any()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Lift(0), lambda: Split(8, True), lambda: SoftPool(8, 1.5), lambda: Merge(reach=0)]
+)
+def test_a_count_that_is_none_is_refused(make):
+    with pytest.raises(ValueError, match="must be a whole number, at least 1, but is"):
+        make()

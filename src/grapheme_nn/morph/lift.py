@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.dag import check_counts
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.morph.operator import Operator
 
@@ -25,6 +26,7 @@ class Lift(Operator):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
+        check_counts(channels=channels)
         self.channels = channels
         self.linear = nn.Linear(channels, channels)
 
