@@ -336,6 +336,7 @@ META = torch.device("meta")
         (ValueError, "cluster must be one number per node", lambda: Assignment.from_clusters(torch.zeros(2, 2, dtype=torch.long))),
         (ValueError, "cluster refers to number -1", lambda: Assignment.from_clusters(indices(0, -1))),
         (ValueError, "cluster refers to number 5, but there are 2 clusters", lambda: Assignment.from_clusters(indices(0, 5), 2)),
+        (TypeError, "cluster must be a tensor of integers .*, but is a list", lambda: Assignment.from_clusters([0, 1, 1])),
         (TypeError, "cluster must be integers, but is torch.float32", lambda: Assignment.from_clusters(ONES)),
         (ValueError, r"x has shape \[4, 2\], but the assignment has 3 sources", lambda: PAIR.reduce(torch.ones(4, 2))),
         (ValueError, r"x has shape \[3\], but the assignment has 2 targets", lambda: PAIR.lift(torch.ones(3))),

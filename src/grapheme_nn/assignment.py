@@ -121,6 +121,8 @@ class Assignment(Lazy):
         `cluster` int64 [n] holds 0..k-1; k is one more than the largest where `num_clusters` does not give it. Weights
         are kept in float64, so that 1/3 is as exact as the features it meets.
         """
+        if not isinstance(cluster, Tensor):
+            raise TypeError(f"cluster must be a tensor of integers [n], but is a {type(cluster).__name__}")
         if cluster.dim() != 1:
             raise ValueError(f"cluster must be one number per node, shape [n], but has shape {list(cluster.shape)}")
         largest = int(cluster.max()) if cluster.numel() else -1

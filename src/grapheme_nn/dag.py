@@ -1,5 +1,6 @@
 """Graphs as `edge_index`: whether they are chains or acyclic, their levels and orders, who is near, and checks."""
 
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -220,6 +221,13 @@ def same_device(name: str, tensor: Tensor, other: str, reference: Tensor) -> Non
         raise ValueError(
             f"{name} is on {tensor.device}, but {other} is on {reference.device}: move one of them with .to()"
         )
+
+
+def check_counts(least: int = 1, **counts: int) -> None:
+    """That settings which count something are whole numbers, not too small."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < least:
+            raise ValueError(f"{name} must be a whole number, at least {least}, but is {count!r}")
 
 
 def offsets(count: Integers) -> Integers:

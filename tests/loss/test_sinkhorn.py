@@ -240,7 +240,7 @@ def saved_bytes(run: object) -> int:
         (torch.full((1, 2, 3), torch.nan), {}, "finite"),
         (torch.full((1, 2, 3), torch.inf), {}, "finite"),
         (torch.zeros(1, 2, 3), {"temperature": 0.0}, "temperature must be positive and finite, but is 0.0"),
-        (torch.zeros(1, 2, 3), {"iterations": 0}, "iterations must be at least 1, but is 0"),
+        (torch.zeros(1, 2, 3), {"iterations": 0}, "iterations must be a whole number, at least 1, but is 0"),
         (torch.zeros(1, 2, 3), {"source_mask": torch.ones(1, 3).bool()}, r"source_mask must be bool of shape \[1, 2\]"),
         (torch.zeros(1, 2, 3), {"target_mask": torch.ones(1, 3)}, "target_mask must be bool"),
         (torch.zeros(1, 2, 3), {"void": (torch.zeros(1, 3), torch.zeros(1, 3))}, "deletion costs"),

@@ -17,6 +17,8 @@ from grapheme_nn import text_to_graph, texts_to_batch
 from grapheme_nn.loss import StructuralLoss
 from grapheme_nn.loss.mean_embedding import agreement
 from grapheme_nn.loss.padded import pad_pair
+from grapheme_nn.loss.structural import _not_negative
+from grapheme_nn.morph import Merge
 
 Edges = list[tuple[int, int]]
 SETTINGS: dict[str, Callable[[], StructuralLoss]] = {
@@ -468,6 +470,7 @@ def reference(x: Data, y: Data) -> float:
         ({"edge_weight": torch.ones(5)}, r"edge_weight of the predicted graph must have shape \[1\], but has \[5\]"),
         ({"activation": torch.ones(2, 3)}, "only one of the two graphs has activations"),
         ({"x": None}, "the predicted graph has no x"),
+        ({"x": torch.ones(2, 3)}, "x .* must be integers .* but is torch.float32: features go into activation"),
         ({"existence": torch.ones(2, device="meta")}, "existence of the predicted graph is on meta"),
         ({"label_log_prob": torch.zeros(2, 3)}, "the target graph has no label"),
     ],
@@ -485,6 +488,7 @@ def test_a_graph_that_cannot_be_compared_is_refused_in_a_sentence(change: dict[s
     [
         ({"temperature": 0}, "temperature"),
         ({"iterations": 0}, "iterations"),
+        ({"iterations": 1.5}, "iterations must be a whole number, at least 1, but is 1.5"),
         ({"edge": -1.0}, "the weight edge must be finite and not negative, but is -1.0"),
         ({"void": 0.1}, "void must be finite and at least"),
     ],
@@ -598,3 +602,30 @@ def test_second_derivatives_are_refused() -> None:
     loss = StructuralLoss()(predicted, target).total.sum()
     with pytest.raises(RuntimeError, match="has no second derivative: leave out create_graph=True"):
         torch.autograd.grad(loss, predicted.activation, create_graph=True)
+
+
+def test_activations_of_other_channels_or_not_finite_and_morphs_are_answered_by_a_sentence() -> None:
+    predicted, target = text_to_graph("abc"), text_to_graph("abd")
+    predicted.activation, target.activation = torch.ones(3, 2), torch.ones(3, 4)
+    with pytest.raises(ValueError, match="the predicted graph has 2 channels and of the target 4: give both as many"):
+        StructuralLoss()(predicted, target)
+    predicted.activation = torch.full((3, 4), torch.nan)
+    with pytest.raises(ValueError, match="activation of the predicted graph has values that are not finite"):
+        StructuralLoss()(predicted, target)
+    morph = Merge()(torch.ones(3, 4), target.edge_index)
+    with pytest.raises(TypeError, match=r"must be a PyG Data or Batch, but is a Morph: give its as_data\(\)"):
+        StructuralLoss()(morph, target)  # type: ignore[arg-type]
+
+
+def test_rounding_does_not_make_the_distance_negative_nor_stop_its_gradient() -> None:
+    for seed in range(40):
+        torch.manual_seed(seed)
+        graph, other = text_to_graph("abacab"), text_to_graph("abacab")
+        graph.activation, other.activation = (torch.randn(6, 4).repeat(2, 1, 1)).unbind()
+        distance = StructuralLoss()(graph, other)
+        assert (distance.node >= 0).all()
+        assert (distance.embedding >= 0).all()
+    below = torch.tensor([-1e-8, 1.0], requires_grad=True)
+    (_not_negative(below) * torch.tensor([2.0, 3.0])).sum().backward()
+    assert below.grad is not None
+    assert below.grad.tolist() == [2.0, 3.0]

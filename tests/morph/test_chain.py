@@ -239,6 +239,22 @@ def test_lift_takes_back_the_change_before_it_and_needs_one():
         lift(data)
 
 
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_each_lift_takes_back_one_change_more(graph):
+    names = ["merge_straight_through", "local_pool", "split", "lift", "lift", "rewire", "lift", "lift"]
+    data = GRAPHS[graph]()
+    steps = one_by_one([module.eval() for module in operators(*names)], data)
+    for lifted, fine in ((3, 1), (4, 0), (6, 4)):
+        assert torch.equal(steps[lifted].edge_index, steps[fine].edge_index)
+        assert steps[lifted].main_nodes.tolist() == steps[fine].main_nodes.tolist()
+    assert torch.equal(steps[-1].edge_index, data.edge_index)
+    assert steps[-1].main_nodes.tolist() == list(range(data.num_nodes))
+    product = reduce(torch.matmul, (step.assignment.dense().double() for step in steps))
+    torch.testing.assert_close(steps[-1].history.dense().double(), product)
+    with pytest.raises(ValueError, match="there is no change to take back"):
+        Lift(CHANNELS).double()(steps[-1])
+
+
 def test_a_morph_shows_what_it_is_and_becomes_a_graph_of_pyg_again():
     data = GRAPHS["batch"]()
     result = nn.Sequential(*operators("merge_straight_through", "split"))(data)
@@ -388,3 +404,11 @@ def test_operators_run_under_autocast_whatever_comes_before_and_after(name, trai
         total.backward()
         assert x.grad.isfinite().all()
         assert x.grad.any()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Lift(0), lambda: Split(8, True), lambda: SoftPool(8, 1.5), lambda: Merge(reach=0)]
+)
+def test_a_count_that_is_none_is_refused(make):
+    with pytest.raises(ValueError, match="must be a whole number, at least 1, but is"):
+        make()

@@ -517,7 +517,7 @@ def test_empty_and_single_graphs_merge_into_themselves():
         ("threshold must lie between 0 and 1, but is 1.5", lambda: Merge(1.5)),
         ("unknown candidates 'nodes': choose one of edges, window, all", lambda: Merge(candidates="nodes")),
         ("unknown estimator 'hard': choose one of soft", lambda: Merge(estimator="hard")),
-        (r"temperature \(0\) must be above 0", lambda: Merge(temperature=0)),
+        (r"temperature must be above 0, but is 0", lambda: Merge(temperature=0)),
         (r"in \[0, 1\), but is 1", lambda: Merge(ratio=1)),
         ("has a cycle", lambda: Merge(0.5)(torch.tensor([[1.0, 0], [0, 1], [1, 0]]), torch.tensor([[0, 1, 2], [1, 2, 0]]))),
         ("not finite", lambda: Merge(0.5, candidates="all")(torch.full((2, 2), torch.nan), CHAIN[:, :1])),

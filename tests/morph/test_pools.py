@@ -238,8 +238,8 @@ def test_empty_graphs_are_pooled(pool):
 @pytest.mark.parametrize(
     ("sentence", "call"),
     [
-        ("clusters must be at least 1", lambda: SoftPool(3, 0)),
-        (r"ratio \(1.5\) in \(0, 1\]", lambda: LocalPool(3, 1.5)),
+        ("clusters must be a whole number, at least 1, but is 0", lambda: SoftPool(3, 0)),
+        (r"ratio must lie in \(0, 1\], but is 1.5", lambda: LocalPool(3, 1.5)),
         ("x has 2 channels, but this operator was made for 3", lambda: SoftPool(3, 2)(torch.ones(6, 2), EDGES)),
         ("batch must be sorted", lambda: SoftPool(3, 2)(torch.ones(3, 3), EDGES[:, :0], None, torch.tensor([1, 0, 1]))),
         ("has a cycle", lambda: LocalPool(3)(torch.ones(2, 3), torch.tensor([[0, 1], [1, 0]]))),

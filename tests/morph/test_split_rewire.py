@@ -168,8 +168,8 @@ def test_rewiring_learns_to_insert_and_to_delete():
 @pytest.mark.parametrize(
     ("sentence", "call"),
     [
-        ("cannot become 0 parts", lambda: Split(3, 0)),
-        ("reach at least 0", lambda: Rewire(3, -1)),
+        ("parts must be a whole number, at least 1, but is 0", lambda: Split(3, 0)),
+        ("reach must be a whole number, at least 0, but is -1", lambda: Rewire(3, -1)),
         ("x has 2 channels", lambda: Split(3, 2)(torch.ones(4, 2), DAG)),
         ("has a cycle", lambda: Rewire(3)(torch.ones(2, 3), torch.tensor([[0, 1], [1, 0]]))),
         ("edge_index is on meta", lambda: Split(3, 2)(torch.ones(4, 3), DAG.to("meta"))),

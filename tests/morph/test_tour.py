@@ -48,5 +48,5 @@ def test_graphs_of_a_batch_are_walked_one_after_the_other():
 
 
 def test_a_tour_refuses_no_channels():
-    with pytest.raises(ValueError, match="channels must be at least 1"):
+    with pytest.raises(ValueError, match="channels must be a whole number, at least 1, but is 0"):
         Tour(0)

@@ -102,6 +102,10 @@ class Padded(NamedTuple):
 
 def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
     """Both batches padded. The sizes, and what has to be checked, are read back from the device, at once."""
+    for side, graph in (("predicted", predicted), ("target", target)):
+        if not isinstance(graph, Data):
+            way_out = ": give its as_data()" if hasattr(graph, "as_data") else ""
+            raise TypeError(f"the {side} graph must be a PyG Data or Batch, but is a {type(graph).__name__}{way_out}")
     soft = "label_log_prob" in predicted
     _check_fields("predicted", predicted, "label_log_prob" if soft else "x", like=predicted)
     _check_fields("target", target, "label" if soft else "x", like=predicted)
@@ -109,6 +113,9 @@ def pad_pair(predicted: Data, target: Data) -> tuple[Padded, Padded]:
         raise ValueError("the target must be a hard graph, without existence or label_log_prob: harden it first")
     if ("activation" in predicted) != ("activation" in target):
         raise ValueError("only one of the two graphs has activations: give both, or neither")
+    if "activation" in predicted and predicted.activation.size(1) != target.activation.size(1):
+        channels = f"{predicted.activation.size(1)} channels and of the target {target.activation.size(1)}"
+        raise ValueError(f"activation of the predicted graph has {channels}: give both as many")
     known = [target.label.long()] if soft else [predicted.x.long(), target.x.long()]
     # The widest of the floats given, at least single precision: a plan is no place for less.
     fields = ("edge_weight", "activation", "label_log_prob", "existence")
@@ -205,13 +212,14 @@ def _sizes(graph: Data, count: int) -> Tensor:
 
 def _check_fields(side: str, graph: Any, needed: str, *, like: Data) -> None:
     """Refuses fields that lack, have another shape or type than they must, or are not where the edges of `like` are."""
-    if not isinstance(graph, Data):
-        raise ValueError(f"the {side} graph must be a PyG Data or Batch, but is a {type(graph).__name__}")
     if not isinstance(graph.get(needed), Tensor):
         raise ValueError(f"the {side} graph has no {needed}: give each node its {needed}, and edge_index [2, e]")
     check_edge_index(side, graph)
     if needed != "label_log_prob" and graph[needed].is_floating_point():
-        raise ValueError(f"{needed} of the {side} graph must be integers, but is {graph[needed].dtype}")
+        raise ValueError(
+            f"{needed} of the {side} graph must be integers that say what nodes are, but is {graph[needed].dtype}: "
+            "features go into activation"
+        )
     n, e = (graph[needed].size(0) if graph[needed].dim() else 0), graph.edge_index.size(1)
     if isinstance(graph.get("edge_type"), Tensor) and not is_integer(graph.edge_type):
         raise ValueError(f"edge_type of the {side} graph must be integers, but is {graph.edge_type.dtype}")
@@ -230,11 +238,13 @@ def _check_fields(side: str, graph: Any, needed: str, *, like: Data) -> None:
 
 
 def _check_values(side: str, graph: Data) -> None:
-    """Refuses what is no probability, or no weight."""
+    """Refuses what is no probability, no weight, or not finite."""
     if "existence" in graph:
         check_range(f"existence of the {side} graph", graph.existence, 1.0)
     if "edge_weight" in graph:
         check_range(f"edge_weight of the {side} graph", graph.edge_weight)
+    if "activation" in graph and not graph.activation.isfinite().all():
+        raise ValueError(f"activation of the {side} graph has values that are not finite")
     if "label_log_prob" in graph:
         there = graph.existence > 0 if "existence" in graph else None
         check_log_probabilities("label_log_prob", f"a node of the {side} graph", graph.label_log_prob, there)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from grapheme_nn.dag import same_device
+from grapheme_nn.dag import check_counts, same_device
 from grapheme_nn.loss.potentials import Costs, alternating_sinkhorn, transport_plan, with_kernels
 
 
@@ -184,7 +184,6 @@ def _check_sides(cost: Tensor, *sides: Tensor | None) -> None:
 
 def check_options(iterations: int, temperature: float = 1.0) -> None:
     """Refuses what no transport problem can be solved with."""
-    if iterations < 1:
-        raise ValueError(f"iterations must be at least 1, but is {iterations}")
+    check_counts(iterations=iterations)
     if not 0 < temperature < float("inf"):
         raise ValueError(f"temperature must be positive and finite, but is {temperature}")

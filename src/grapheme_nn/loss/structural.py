@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch_geometric.data import Data
 
+from grapheme_nn.derivatives import straight_through
 from grapheme_nn.loss.mean_embedding import agreement, context, embedding_term
 from grapheme_nn.loss.padded import Edges, Padded, pad_pair
 from grapheme_nn.loss.potentials import Costs, averaged_sinkhorn, symmetric_sinkhorn, transport_plan, with_kernels
@@ -142,13 +143,13 @@ class StructuralLoss(torch.nn.Module):
             sides = (x_side, x_side), (y_side, y_side), (x_side, y_side)
             costs = with_kernels(*(self._cost(*both, alike) for both, alike in zip(sides, same, strict=True)))
             node, plans = _transport(costs, x.existence, y.existence, self.iterations)
-            node = node * self.temperature
+            node = _not_negative(node * self.temperature)
             edge, density = _edge_term(plans, x.edges, y.edges), (_density(x_side) - _density(y_side)).abs()
             clique = 0.3 * density[0] + 0.7 * density[1]
             total = self.node * node + self.edge * edge + self.clique * clique
             embedding = torch.zeros_like(total)
             if x.activation is not None and self.embedding:
-                embedding = embedding_term(x, y, same)
+                embedding = _not_negative(embedding_term(x, y, same))
                 total = total + self.embedding * embedding
             mean = total.sum() / max(total.size(0), 1)
             return StructuralDistance(total, mean, node, edge, clique, embedding, plans[2][:, :-1, :-1])
@@ -222,6 +223,11 @@ def _transport(costs: list[Costs], x: Tensor, y: Tensor, iterations: int) -> tup
     mass = mass + (void_x - void) + (void_y - void)
     value = (x * (row - own_x)).sum(1) + (y * (column - own_y)).sum(1) + mass / 2
     return value.to(x.dtype), [x_x, y_y, x_y]
+
+
+def _not_negative(value: Tensor) -> Tensor:
+    """What is below 0 by rounding alone is 0, with the gradient that it has."""
+    return straight_through(value.detach().clamp(min=0), value)
 
 
 def _edge_term(plans: list[Tensor], x: Edges, y: Edges) -> Tensor:

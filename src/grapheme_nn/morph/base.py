@@ -38,11 +38,11 @@ class Morph(Lazy):
         Lift            F + W T H + b     that before the change it takes back      1 at (cluster, each of its members)
         Rewire          H                 gated A, and new edges forward            identity
 
-    A' without its diagonal; M is the membership of `assignment` (of `LocalPool`, a softmax over the nearest clusters);
-    F are the features before the change that `Lift` takes back, T its assignment. Where edges have types, all of it
-    holds for each type by itself, and the edges that `Split` and `Rewire` insert are of type 0. Every operator takes a
-    `Morph`, so that they chain (`nn.Sequential(Merge(), LocalPool(8))(data)`), and `history` leads back to the nodes
-    that the chain began with.
+    A' without its diagonal (`Split` and `Rewire` with `acyclic=False` keep self-loops); M is the membership of
+    `assignment` (of `LocalPool`, a softmax over the nearest clusters); F are the features before the change that `Lift`
+    takes back, T its assignment. Where edges have types, all of it holds for each type by itself, and the edges that
+    `Split` and `Rewire` insert are of type 0. Every operator takes a `Morph`, so that they chain
+    (`nn.Sequential(Merge(), LocalPool(8))(data)`), and `history` leads back to the nodes that the chain began with.
 
     A soft graph need not be acyclic. What makes it a DAG is its `order`: only edges that point forward in it count as
     structure, and the others are weights that operators carry along. Operators with `acyclic=False` take all edges as
@@ -63,6 +63,7 @@ class Morph(Lazy):
     graphs: int | None = None  # how many graphs there are; None: as `batch` says
     unit: Tensor | None = None  # int64 [k]: what each node is, as far as it is known: of data, and what is split of it
     edge_type: Tensor | None = None  # int64 [e']: of each edge; None where edges have none
+    lifted_to: "Morph | None" = None  # after `Lift`: the graph that is back again; the next `Lift` starts there
 
     @classmethod
     def start(

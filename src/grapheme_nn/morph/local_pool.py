@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.dag import check_counts
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.morph.operator import Operator
 
@@ -18,7 +19,8 @@ class LocalPool(Operator):
         t_i = k (a_1 + ... + a_{i-1} + a_i / 2) / (a_1 + ... + a_n) - 1/2
         S[i, c] = softmax over the `reach` c nearest to t_i of -(t_i - c)^2 / width
 
-    so S has `reach` entries a row and everything is linear in n. Cluster c is the weighted mean of what joins it:
+    t is kept within 0..k-1, and clusters beyond the ends do not count: a node near an end has fewer. So S has at most
+    `reach` entries a row and everything is linear in n. Cluster c is the weighted mean of what joins it:
     x' = diag(1 / sum_i S[i, c]) S^T x, and A' = S^T A S. The sizes of the graphs are read on the host.
 
     With `acyclic=False` it takes any graph, such as an undirected one: nodes then step along an order in which
@@ -31,10 +33,9 @@ class LocalPool(Operator):
 
     def __init__(self, channels: int, ratio: float = 0.5, reach: int = 3, *, acyclic: bool = True) -> None:
         super().__init__()
-        if channels < 1 or not 0 < ratio <= 1 or reach < 1:
-            raise ValueError(
-                f"channels ({channels}) and reach ({reach}) must be at least 1, and ratio ({ratio}) in (0, 1]"
-            )
+        check_counts(channels=channels, reach=reach)
+        if not 0 < ratio <= 1:
+            raise ValueError(f"ratio must lie in (0, 1], but is {ratio}")
         self.channels, self.ratio, self.reach, self.acyclic = channels, ratio, reach, acyclic
         self.step = nn.Linear(channels, 1)
         self.log_width = nn.Parameter(torch.zeros(()))

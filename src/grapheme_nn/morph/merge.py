@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.dag import is_chain, levels
+from grapheme_nn.dag import check_counts, is_chain, levels
 from grapheme_nn.derivatives import once_differentiable, straight_through
 from grapheme_nn.morph.acyclic import acyclic_clusters, rooted, spanning_forest
 from grapheme_nn.morph.base import Morph, graph_after_graph, pairs_within
@@ -83,10 +83,9 @@ class Merge(Operator):
             raise ValueError(f"unknown candidates {candidates!r}: choose one of {', '.join(get_args(Candidates))}")
         if estimator not in get_args(Estimator):
             raise ValueError(f"unknown estimator {estimator!r}: choose one of {', '.join(get_args(Estimator))}")
-        if temperature <= 0 or window < 1 or reach < 1:
-            raise ValueError(
-                f"temperature ({temperature}) must be above 0, window ({window}) and reach ({reach}) at least 1"
-            )
+        check_counts(window=window, reach=reach)
+        if not temperature > 0:
+            raise ValueError(f"temperature must be above 0, but is {temperature}")
         if ratio is not None and not 0 <= ratio < 1:
             raise ValueError(f"ratio is the share of nodes merged away, in [0, 1), but is {ratio}")
         if candidates == "window" and not acyclic:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from grapheme_nn.assignment import Assignment
-from grapheme_nn.dag import near_pairs
+from grapheme_nn.dag import check_counts, near_pairs
 from grapheme_nn.derivatives import straight_through
 from grapheme_nn.morph.base import Morph, pairs_within
 from grapheme_nn.morph.operator import Operator
@@ -31,8 +31,8 @@ class Rewire(Operator):
 
     def __init__(self, channels: int, reach: int = 2, *, acyclic: bool = True) -> None:
         super().__init__()
-        if channels < 1 or reach < 0:
-            raise ValueError(f"channels must be at least 1 and reach at least 0, but they are {channels} and {reach}")
+        check_counts(channels=channels)
+        check_counts(0, reach=reach)
         self.channels, self.reach, self.acyclic = channels, reach, acyclic
         self.query = nn.Linear(channels, channels, bias=False)
         self.key = nn.Linear(channels, channels, bias=False)

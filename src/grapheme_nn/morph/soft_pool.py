@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from grapheme_nn.assignment import Assignment, Entries
-from grapheme_nn.dag import is_sorted
+from grapheme_nn.dag import check_counts, is_sorted
 from grapheme_nn.derivatives import once_differentiable
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.morph.operator import Operator
@@ -38,8 +38,7 @@ class SoftPool(Operator):
 
     def __init__(self, channels: int, clusters: int) -> None:
         super().__init__()
-        if channels < 1 or clusters < 1:
-            raise ValueError(f"channels and clusters must be at least 1, but they are {channels} and {clusters}")
+        check_counts(channels=channels, clusters=clusters)
         self.channels, self.clusters = channels, clusters
         self.score = nn.Linear(channels, clusters)
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from grapheme_nn.assignment import Assignment, Entries
+from grapheme_nn.dag import check_counts
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.morph.operator import Operator
 
@@ -24,8 +25,7 @@ class Split(Operator):
 
     def __init__(self, channels: int, parts: int, *, acyclic: bool = True) -> None:
         super().__init__()
-        if channels < 1 or parts < 1:
-            raise ValueError(f"a node of {channels} channels cannot become {parts} parts: both must be at least 1")
+        check_counts(channels=channels, parts=parts)
         self.channels, self.parts, self.acyclic = channels, parts, acyclic
         self.children_of = nn.Linear(channels, parts * channels)
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from grapheme_nn.assignment import Assignment
+from grapheme_nn.dag import check_counts
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.morph.operator import Operator
 
@@ -26,8 +27,7 @@ class Tour(Operator):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, but are {channels}")
+        check_counts(channels=channels)
         self.channels = channels
         self.visit = nn.Embedding(_PLACES, channels)
         self.left = nn.Embedding(_PLACES, channels)
