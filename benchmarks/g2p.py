@@ -164,10 +164,13 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--folds", type=int, default=0, help="cross-validation for all languages, not only small ones")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side, one thread each")
+    parser.add_argument("--gpu", action="store_true", help="train on the GPU, where there is one")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings of TrainConfig, as TOML")
     parser.add_argument("--out", type=Path, help="a line of JSON for each run; those that are there are not run again")
     chosen = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
+    if not chosen.gpu:
+        os.environ["ACCELERATE_USE_CPU"] = "true"
     jobs = jobs_of(chosen)
     if not jobs:
         sys.exit(f"{chosen.folder} has no NAME_train.tsv with a NAME_dev.tsv beside it")
