@@ -16,8 +16,8 @@ from grapheme_nn import Graph, GraphTransformNet, TrainConfig, graph_to_data, is
 from grapheme_nn.candidates import EDGE_KINDS
 from grapheme_nn.cli import app
 from grapheme_nn.data import Pair, generate, write_pairs
+from grapheme_nn.ensemble import transform_ensemble
 from grapheme_nn.graph_data import data_to_graph
-from grapheme_nn.model import transform_ensemble
 
 TINY = TrainConfig(width=32, hidden=24, layers=1, epochs=8, batch_size=16, learning_rate=5e-3)
 

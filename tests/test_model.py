@@ -12,8 +12,9 @@ from torch import nn
 from torch_geometric.data import Batch, Data
 
 from grapheme_nn import GraphTransformNet, StructuralLoss, is_acyclic, texts_to_batch
+from grapheme_nn.ensemble import transform_ensemble
 from grapheme_nn.graph import name_identities
-from grapheme_nn.model import ModelConfig, ModelError, transform_ensemble
+from grapheme_nn.model import ModelConfig, ModelError
 from grapheme_nn.objective.ctc import ctc_value, merge_repeats
 from grapheme_nn.registry import OBJECTIVES
 
@@ -594,7 +595,7 @@ def test_an_ensemble_chooses_by_mean_log_probability():
         judged = {p: sum(m.log_probabilities([text], [p])[0] for m in models) / 3 for p in proposals}
         assert output == max(judged, key=judged.get)
         assert score == pytest.approx(torch.tensor(judged[output]).exp().item(), rel=1e-3)
-    assert (outputs[-1], scores[-1]) == ("", 1.0)
+    assert (outputs[-1], scores[-1]) == pytest.approx(("", 1.0))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -711,12 +712,14 @@ def test_unseen_features_are_unlike_training():
     assert model.unlike_training(["a", "a"], features=[("N",), ("V", "ADJ")]) == [None, "unseen 'ADJ'"]
 
 
-def test_scores_are_raised_to_the_power_that_training_fitted():
+def test_scores_are_calibrated_as_training_has_fitted():
     plain = net().transform(["abc"], return_scores=True)[1][0]
-    assert net(score_power=2.0).transform(["abc"], return_scores=True)[1][0] == pytest.approx(plain**2)
-    assert transform_ensemble([net(score_power=2.0)], ["abc"])[1][0] == pytest.approx(plain**2)
-    with pytest.raises(ValueError, match=r"score_power must be a number above 0, but is -1\.0"):
-        net(score_power=-1.0)
+    odds = plain / (1 - plain)
+    wanted = odds**2 / (1 + odds**2)
+    assert net(score_slope=2.0).transform(["abc"], return_scores=True)[1][0] == pytest.approx(wanted)
+    assert transform_ensemble([net(score_slope=2.0)], ["abc"])[1][0] == pytest.approx(wanted)
+    with pytest.raises(ValueError, match=r"score_slope must be above 0, but is -1\.0"):
+        net(score_slope=-1.0)
 
 
 def test_loading_draws_nobodys_random_numbers(tmp_path):
@@ -749,7 +752,7 @@ def test_features_of_a_model_that_knows_none_are_unlike_training():
         ("layers", 10**7, "layers 10,000,000 is more than there are weights"),
         ("longest_input", None, "longest_input must not be None"),
         ("input_units", None, "input_units must not be None"),
-        ("score_power", float("nan"), "score_power must be a number, but is nan"),
+        ("score_slope", float("nan"), "score_slope must be a number, but is nan"),
     ],
 )
 def test_a_configuration_that_cannot_be_is_refused_before_anything_is_made(tmp_path, name, value, says):

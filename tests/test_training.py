@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from grapheme_nn import GraphTransformNet, __version__
+from grapheme_nn.calibration import Calibration
 from grapheme_nn.config import PRESETS, Resolved, TrainConfig
 from grapheme_nn.data import Pair
 from grapheme_nn.data.examples import Examples, choose_parts, labels_in
@@ -496,11 +497,11 @@ def test_scores_are_fitted_on_dev_pairs_that_were_not_learned_from(tmp_path):
     pairs = [Pair(word, word if random.random() < 0.7 else word[::-1]) for word in dict.fromkeys(words)]
     train(pairs[:200], pairs[200:], replace(TINY, epochs=8), tmp_path / "noisy")
     model = GraphTransformNet.load(tmp_path / "noisy")
-    assert model.config.score_power != 1.0
+    assert model.calibration != Calibration()
     assert model.config.input_units == ("a", "b", "c", "d")
     assert model.config.longest_input == 6
     train(pairs[:200], pairs[:200], replace(TINY, epochs=1), tmp_path / "same")
-    assert GraphTransformNet.load(tmp_path / "same").config.score_power == 1.0
+    assert GraphTransformNet.load(tmp_path / "same").calibration == Calibration()
 
 
 def test_plain_tuples_are_pairs_and_what_is_none_is_named(tmp_path):
@@ -547,7 +548,7 @@ def test_a_model_that_nothing_was_held_out_from_says_so(tmp_path):
         "of 40 pairs that it learned from, for none was held out, are exactly right"
         in (tmp_path / "README.md").read_text()
     )
-    assert json.loads((tmp_path / "config.json").read_text())["data"]["held_out"] is False
+    assert json.loads((tmp_path / "config.json").read_text())["data"]["held_out"] == 0
 
 
 def test_a_callback_that_loads_a_model_changes_nothing_and_random_numbers_stay_the_callers(tmp_path):

@@ -1,32 +1,49 @@
-"""Calibration of scores: a power that makes them as high as outputs are often right, and how far off they are."""
+"""Platt scaling: scores become as high as outputs are often right; and how far off they are."""
 
 from collections.abc import Sequence
+from math import exp, expm1, log
+from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 
-FEWEST = 20  # outputs that a power can be fitted on
+FEWEST = 20  # outputs that it can be fitted on
 BINS = 10
 
 
-def fit_power(scores: Sequence[float], right: Sequence[bool]) -> float:
-    r"""The power k for which score^k is the likeliest probability of being right; 1 where there is too little to tell.
+class Calibration(NamedTuple):
+    r"""What makes a score of a probability p (Platt, 1999).
 
-    .. math:: \max_k \sum_{i \text{ right}} k \log p_i + \sum_{i \text{ wrong}} \log(1 - p_i^k) - (\log k)^2 / 8
+    .. math:: \operatorname{score} = \sigma(\text{slope} \cdot \operatorname{logit} p + \text{offset})
 
-    As Platt scaling (Platt, 1999), with one parameter, which keeps the order of scores and 1 where it is. The last term
-    keeps k near 1 where almost nothing is wrong.
+    The slope is above 0, so that the order of outputs stays; with 1 and 0 the score is p.
+    """
+
+    slope: float = 1.0
+    offset: float = 0.0
+
+    def score(self, log_probability: float) -> float:
+        """The score of an output, in (0, 1)."""
+        return 1 / (1 + exp(-self.slope * _logit(log_probability) - self.offset))
+
+
+def fit_calibration(scores: Sequence[float], right: Sequence[bool]) -> Calibration:
+    """The likeliest, from probabilities of outputs and whether each is right; p as it is where there are too few.
+
+    Weak normal priors on log slope and offset keep both near 0 where almost all or almost nothing is right.
     """
     if len(scores) < FEWEST:
-        return 1.0
-    surprise = -np.log(np.clip(np.array(scores), 1e-30, 1 - 1e-9))  # [n], above 0
-    correct = np.array(right, dtype=bool)
+        return Calibration()
+    logits = np.array([_logit(log(max(score, 1e-300))) for score in scores])
+    sign = np.where(right, 1.0, -1.0)
 
-    def cost(log_power: float) -> float:
-        scaled = np.exp(log_power) * surprise
-        return float(scaled[correct].sum() - np.log(-np.expm1(-scaled[~correct])).sum() + log_power**2 / 8)
+    def cost(parameters: "np.typing.NDArray[np.float64]") -> float:
+        log_slope, offset = parameters
+        margin = sign * (np.exp(log_slope) * logits + offset)
+        return float(np.logaddexp(0, -margin).sum() + log_slope**2 / 8 + offset**2 / 50)
 
-    return float(np.exp(minimize_scalar(cost, bounds=(-8, 8), method="bounded").x))
+    log_slope, offset = minimize(cost, np.zeros(2)).x
+    return Calibration(float(np.exp(log_slope)), float(offset))
 
 
 def calibration_error(scores: Sequence[float], right: Sequence[bool]) -> float:
@@ -36,3 +53,9 @@ def calibration_error(scores: Sequence[float], right: Sequence[bool]) -> float:
     bins = np.minimum((score * BINS).astype(int), BINS - 1)
     gaps = np.bincount(bins, weights=score - correct, minlength=BINS)
     return float(np.abs(gaps).sum() / max(score.size, 1))
+
+
+def _logit(log_probability: float) -> float:
+    """log(p / (1 - p)), of p kept away from 0 and 1."""
+    log_p = min(max(log_probability, -69.0), -1e-12)
+    return log_p - log(-expm1(log_p))

@@ -78,15 +78,16 @@ class ModelConfig(Shape):
     hashes: int = 4
     input_units: tuple[str, ...] = ()  # of the inputs that it was trained on; empty where nobody knows
     longest_input: int = 0  # nodes of the longest of them; 0 where nobody knows
-    score_power: float = 1.0  # what scores are raised to, see `calibration`
+    score_slope: float = 1.0  # of Platt scaling, see `Calibration`
+    score_offset: float = 0.0
 
     def __post_init__(self) -> None:
         missing = [own.name for own in fields(self) if getattr(self, own.name) is None]
         if missing:
             raise ValueError(f"{missing[0]} must not be None")
         super().__post_init__()
-        if self.score_power <= 0:
-            raise ValueError(f"score_power must be a number above 0, but is {self.score_power!r}")
+        if self.score_slope <= 0:
+            raise ValueError(f"score_slope must be above 0, but is {self.score_slope!r}")
         if self.edges not in EDGE_KINDS:
             raise ValueError(f"unknown edges {self.edges!r}: choose one of {', '.join(EDGE_KINDS)}")
         for name in ("edge_types", "target_edge_types"):

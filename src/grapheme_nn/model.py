@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from math import exp, inf
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -12,12 +12,12 @@ import torch
 from torch import nn
 from torch_geometric.data import Batch, Data
 
+from grapheme_nn.calibration import Calibration
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.dag import Integers
 from grapheme_nn.data.graphs import Graph, cut, shown
 from grapheme_nn.graph import join_units, name_identities, type_identities, units_of
 from grapheme_nn.graph_data import as_side, collate, encode
-from grapheme_nn.isomorphism import is_same
 from grapheme_nn.model_folder import CARD, CONFIG, WEIGHTS, ModelError, read_card, read_folder, write_folder
 from grapheme_nn.morph.base import Morph
 from grapheme_nn.nn.edges import edge_predictor
@@ -86,10 +86,10 @@ class GraphTransformNet(nn.Module):
         Inputs are texts, or graphs: a `Graph`, the dictionary that JSONL has, a networkx graph or PyG `Data`. A text
         becomes a text or a `Graph`, as the model has learned; a graph becomes a text or a graph of the same kind.
 
-        The score is exp(-value) of the objective (of all but `structural`, and where no edges are predicted, the
-        probability of the output) to the power of `config.score_power`, which training has fitted on its dev pairs: of
-        outputs with a score of 0.9, nine of ten were right there. It says nothing of inputs that are unlike those: see
-        `unlike_training`. Inputs of similar size run together, `batch_size` at a time; the outputs do not depend on it.
+        The score is made of exp(-value) of the objective (of all but `structural`, and where no edges are predicted,
+        the probability of the output) by Platt scaling, which training has fitted on its dev pairs. It says nothing of
+        inputs that are unlike those: see `unlike_training`. Inputs of similar size run together, `batch_size` at a
+        time; the outputs do not depend on it.
         """
         sides, kinds = self._sides(inputs, features)
         sides = self._as_inputs(sides)
@@ -100,10 +100,15 @@ class GraphTransformNet(nn.Module):
                 outputs[row] = output
             if return_scores:
                 for row, value in zip(rows, self._values(predicted, made), strict=True):
-                    scores[row] = _score(-value * self.config.score_power)
+                    scores[row] = self.calibration.score(-value)
         outputs = self.as_targets(outputs)
         given = [kind(side) if isinstance(side, Graph) else side for kind, side in zip(kinds, outputs, strict=True)]
         return (given, scores) if return_scores else given
+
+    @property
+    def calibration(self) -> Calibration:
+        """What makes scores of probabilities."""
+        return Calibration(self.config.score_slope, self.config.score_offset)
 
     def unlike_training(
         self, inputs: Sequence[Any], *, features: Sequence[Sequence[str]] | None = None
@@ -350,46 +355,7 @@ class GraphTransformNet(nn.Module):
         return values
 
 
-def _score(log_probability: float) -> float:
-    return min(max(exp(log_probability), 1e-30), 1.0)
-
-
 def _listed(names: Iterable[str]) -> str:
     """The first three, shortened."""
     named = [repr(name if len(name) <= 20 else f"{name[:20]}...") for name in names]
     return ", ".join(named[:3]) + (f" and {len(named) - 3:,} more" if len(named) > 3 else "")
-
-
-def transform_ensemble(
-    models: Sequence[GraphTransformNet],
-    inputs: Sequence[Any],
-    *,
-    features: Sequence[Sequence[str]] | None = None,
-    batch_size: int = 256,
-) -> tuple[list[Any], list[float]]:
-    """What several models make of each input together, and the probability that they give to it.
-
-    Each model proposes an output, all models judge all proposals, and the one with the highest mean log-probability
-    wins.
-    """
-    if not models:
-        raise ValueError("an ensemble needs at least one model")
-    proposals = [model.transform(inputs, features=features, batch_size=batch_size) for model in models]
-    pairs: list[tuple[int, Any]] = []
-    for row in range(len(inputs)):
-        different: list[Any] = []
-        for proposal in proposals:
-            if not any(is_same(as_side(proposal[row])[0], as_side(other)[0]) for other in different):
-                different.append(proposal[row])
-        pairs += [(row, output) for output in different]
-    asked, outputs = [inputs[row] for row, _ in pairs], [output for _, output in pairs]
-    named = None if features is None else [features[row] for row, _ in pairs]
-    judged = [m.log_probabilities(asked, outputs, features=named, batch_size=batch_size) for m in models]
-    power = sum(model.config.score_power for model in models) / len(models)
-    best: list[tuple[float, Any]] = [(-inf, proposal) for proposal in proposals[0]]
-    for (row, output), *values in zip(pairs, *judged, strict=True):
-        mean = max(sum(values) / len(models), -1e3)  # one model that cannot make it is no reason for having nothing
-        if mean > best[row][0]:
-            best[row] = (mean, output)
-    outputs = [models[0].as_targets([output])[0] if isinstance(output, str) else output for _, output in best]
-    return outputs, [_score(mean * power) for mean, _ in best]

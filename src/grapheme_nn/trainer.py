@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
 from hashlib import sha256
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,32 +16,25 @@ from accelerate import Accelerator
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from grapheme_nn.calibration import FEWEST, fit_power
+from grapheme_nn.calibration import FEWEST, Calibration, fit_calibration
 from grapheme_nn.card import model_card
 from grapheme_nn.checkpoint import FILE as CHECKPOINT
 from grapheme_nn.checkpoint import save_checkpoint
-from grapheme_nn.config import ModelConfig, Resolved, TrainConfig
-from grapheme_nn.dag import Integers
+from grapheme_nn.config import ModelConfig, TrainConfig
 from grapheme_nn.data import Graph, Pair, length_batches
-from grapheme_nn.data.examples import Examples, choose_parts, edge_types_in, edges_in, features_in, labels_in
-from grapheme_nn.data.graphs import shown
-from grapheme_nn.data.pairs import is_empty
+from grapheme_nn.data.examples import Examples, edge_types_in, edges_in, features_in, labels_in
 from grapheme_nn.drawing import preview
-from grapheme_nn.graph_data import as_side
 from grapheme_nn.isomorphism import is_same
 from grapheme_nn.model import GraphTransformNet
 from grapheme_nn.model_folder import update_folder
 from grapheme_nn.morph import Merge, Morph
 from grapheme_nn.registry import OBJECTIVES
+from grapheme_nn.resolve import checked_pairs, resolve_kind, resolve_sizes
 from grapheme_nn.text_choice import choose_forms, choose_units, in_forms
 
-# How many examples a run sees where `epochs` is not given, between which numbers of epochs that is kept, and the steps
-# that even ten pairs need.
-EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, FEWEST_STEPS = 200_000, 4, 100, 1000
-COPYING = 0.6  # a task of copying has at least this share of its targets' units in its inputs
 METRICS = "metrics.jsonl"
 MAY_CHANGE = ("time_limit", "patience")  # when a run is continued: only how long it goes on
-MOST_FITTED = 2_000  # dev pairs that the power of scores is fitted on
+MOST_FITTED = 2_000  # dev pairs that scores are fitted on
 DIVERGED = "the loss or its gradient is no longer a finite number"
 MOST_NAMED, LONGEST_NAMED = 3, 60  # pairs that teach nothing, and characters of a side of one
 
@@ -83,26 +76,24 @@ class Trainer:
     ) -> None:
         if not pairs:
             raise ValueError("there are no pairs to train on")
-        pairs, dev = _checked(pairs), _checked(dev)
+        pairs, dev = checked_pairs(pairs), checked_pairs(dev)
         config, forms = choose_forms(config, pairs)
         pairs, dev = in_forms(config, pairs), in_forms(config, dev)
         config, units = choose_units(config, pairs)
         self.notes = forms + units
         self.pairs, self.dev, self.files = pairs, dev or pairs[:1000], dict(files or {})
         learned = {pair.input for pair in pairs}
-        self.unseen = [pair for pair in self.dev if pair.input not in learned]  # what dev figures should be of
-        self.held_out = bool(self.unseen)
+        self.held_out = [pair for pair in self.dev if pair.input not in learned]  # what dev figures should be of
         features = features_in(pairs)
-        config = _by_looking(config, pairs[0])
+        config = resolve_kind(config, pairs[0])
         self.examples = Examples.of(pairs, config.input_unit, config.target_unit, with_features=bool(features))
         needed = self.examples.needed_parts(OBJECTIVES[config.loss]())
-        self.config = _resolve(config, self.examples, needed)
+        self.config = resolve_sizes(config, self.examples, needed)
         not_covered = np.flatnonzero(needed > self.config.parts)
         self.not_covered = not_covered.size
         if not_covered.size:
             self.notes.append(_unteachable([pairs[row] for row in not_covered], self.config.parts))
         self.merged = self.nodes = 0  # in the last step: nodes merged away, of so many
-        self.scores_fitted = True
         torch.manual_seed(config.seed)
         self.accelerator = Accelerator()
         shared = {field.name for field in fields(ModelConfig)} & {field.name for field in fields(config)}
@@ -219,7 +210,7 @@ class Trainer:
             "files": self.files,
             "pairs": len(self.pairs),
             "dev_pairs": len(self.dev),
-            "held_out": self.held_out,
+            "held_out": len(self.held_out),
             "sha256": digest,
         }
 
@@ -231,7 +222,7 @@ class Trainer:
     def save_model(self, run: Run, out: Path) -> None:
         if self.accelerator.is_main_process:
             result = _result(run)
-            card = model_card(self.config, self.pairs, self.dev, self.held_out, result)
+            card = model_card(self.config, self.pairs, self.dev, bool(self.held_out), result)
             self.averaged.save(
                 out, overwrite=True, card=card, training=asdict(self.config), data=self._data, result=result
             )
@@ -240,18 +231,24 @@ class Trainer:
         """Say in the folder why training ended, and fit the scores; what it would have gone on from is not needed."""
         if self.accelerator.is_main_process:
             result, model = _result(run, ended), GraphTransformNet.load(out, device=self.accelerator.device)
-            config = asdict(replace(model.config, score_power=self._score_power(model)))
-            card = model_card(self.config, self.pairs, self.dev, self.held_out, result)
+            slope, offset = self._calibration(model)
+            config = asdict(replace(model.config, score_slope=slope, score_offset=offset))
+            card = model_card(self.config, self.pairs, self.dev, bool(self.held_out), result)
             update_folder(out, {"model": config, "result": result}, card)
             (out / CHECKPOINT).unlink(missing_ok=True)
 
-    def _score_power(self, model: GraphTransformNet) -> float:
-        """The power of scores, fitted on dev pairs that were not learned from."""
-        dev = self.unseen[:MOST_FITTED]
+    @property
+    def scores_fitted(self) -> bool:
+        """Whether there are enough dev pairs, not learned from, to fit scores on."""
+        return len(self.held_out) >= FEWEST
+
+    def _calibration(self, model: GraphTransformNet) -> Calibration:
+        """What makes scores, fitted on dev pairs that were not learned from."""
+        dev = self.held_out[:MOST_FITTED]
         features = [pair.features for pair in dev] if model.config.features else None
         outputs, scores = model.transform([pair.input for pair in dev], features=features, return_scores=True)
-        self.scores_fitted = len(dev) >= FEWEST
-        return fit_power(scores, [is_same(output, pair.target) for output, pair in zip(outputs, dev, strict=True)])
+        right = [is_same(output, pair.target) for output, pair in zip(outputs, dev, strict=True)]
+        return fit_calibration(scores, right)
 
     def write_metrics(self, run: Run, out: Path) -> None:
         """Add the line of an epoch."""
@@ -279,74 +276,6 @@ def _average(averages: list[Tensor], parameters: list[Tensor], count: Tensor, *,
     """An exponential moving average that forgets quickly at first, when it is of random weights."""
     done = int(count)
     torch._foreach_lerp_(averages, parameters, 1 - min(decay, (1 + done) / (10 + done)))
-
-
-def _checked(pairs: Sequence[Pair]) -> list[Pair]:
-    """The pairs with texts and `Graph`s alone, each side of all pairs of the same kind."""
-    checked = []
-    for number, pair in enumerate(pairs):
-        if not isinstance(pair, Pair):  # a plain tuple, as one writes it by hand
-            if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
-                raise TypeError(f"pair {number} must be a Pair(input, target, features), but is {shown(pair)}")
-            pair = Pair(*pair)
-        given, wanted = (
-            as_side(getattr(pair, name), f"the {name} of pair {number}")[0] for name in ("input", "target")
-        )
-        if is_empty(given):
-            raise ValueError(f"the input of pair {number} is empty")
-        checked.append(Pair(given, wanted, tuple(pair.features)))
-    for number, pair in enumerate(checked):
-        for name, side, first in zip(("input", "target"), pair[:2], checked[0][:2], strict=True):
-            if isinstance(side, Graph) != isinstance(first, Graph):
-                kinds = ["a graph" if isinstance(each, Graph) else "a text" for each in (side, first)]
-                raise ValueError(f"the {name} of pair {number} is {kinds[0]}, but that of pair 0 is {kinds[1]}")
-            if isinstance(side, Graph) and isinstance(first, Graph) and side.directed != first.directed:
-                kinds = ["directed" if each.directed else "undirected" for each in (side, first)]
-                raise ValueError(f"the {name} of pair {number} is {kinds[0]}, but that of pair 0 is {kinds[1]}")
-    return checked
-
-
-def _by_looking(config: TrainConfig, pair: Pair) -> Resolved:
-    """The configuration with everything decided that depends on whether inputs and targets are texts or graphs."""
-    from_graph, to_graph = isinstance(pair.input, Graph), isinstance(pair.target, Graph)
-    values: dict[str, Any] = {
-        "loss": "structural" if to_graph else "monotone",
-        "heads": 0 if from_graph or to_graph else 4,
-        "dropout": 0.1 if from_graph or to_graph else 0.2,
-        "learning_rate": 1e-3 if from_graph or to_graph else 3e-3,
-    }
-    values = {name: value for name, value in values.items() if getattr(config, name) is None}
-    for name, is_graph in (("input_unit", from_graph), ("target_unit", to_graph)):
-        unit = getattr(config, name)
-        if is_graph != (unit == "graph"):
-            kinds = ("texts", "graphs") if is_graph else ("graphs", "texts")
-            raise ValueError(f"{name} {unit} is one of {kinds[0]}, but the pairs have {kinds[1]} there: leave it out")
-    loss = str(values.get("loss", config.loss))
-    if to_graph and not OBJECTIVES[loss].compares_edges:
-        able = ", ".join(name for name in OBJECTIVES if OBJECTIVES[name].compares_edges)
-        raise ValueError(f"the loss {loss} compares texts, but the targets are graphs: choose one of {able}")
-    if from_graph and not to_graph and "tour" not in config.morphs:
-        values["morphs"] = ("tour", *config.morphs)
-    return Resolved(**(asdict(config) | values))
-
-
-def _resolve(config: TrainConfig, examples: Examples, needed: Integers) -> Resolved:
-    """The configuration with everything decided that it leaves to the pairs."""
-    count, parts = needed.size, 1
-    if "split" in config.morphs:
-        parts = config.parts or choose_parts(needed) + (config.input_unit == config.target_unit == "graph")
-    batch_size = min(config.batch_size, max(4, count // 32))
-    epochs = min(max(EXAMPLES // count, FEWEST_EPOCHS), MOST_EPOCHS)
-    epochs = max(epochs, ceil(FEWEST_STEPS / ceil(count / batch_size)))
-    values = asdict(config) | {
-        "parts": parts,
-        "reach": config.reach or max(8, 2 * parts),
-        "epochs": config.epochs or epochs,
-        "patience": max(15, (config.epochs or epochs) // 4) if config.patience is None else config.patience,
-        "batch_size": batch_size,
-        "unseen": config.unseen if examples.copied_share() >= COPYING else 0.0,
-    }
-    return Resolved(**values)
 
 
 def _result(run: Run, ended: str = "") -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Models:
         self, pairs: Sequence[Pair], source: object, batch_size: int, *, scores: bool = False
     ) -> tuple[Sequence[str | Graph], list[float] | None]:
         """What the inputs become, and where wished how sure that is; `source` is where they come from."""
-        from grapheme_nn.model import transform_ensemble
+        from grapheme_nn.ensemble import transform_ensemble
 
         inputs: list[Any] = [pair.input for pair in pairs]
         features = self._features(pairs, source)

@@ -58,7 +58,9 @@ def train(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
     device: Device = None,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same model.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same model, unless time ends it.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was ended early.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is in FOLDER.")] = False,
     skip_bad_lines: SkipBadLines = False,

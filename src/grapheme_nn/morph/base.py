@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from grapheme_nn.assignment import Assignment, Lazy
+from grapheme_nn.assignment import Assignment
 from grapheme_nn.dag import breadth_first, is_acyclic, is_chain, is_sorted, levels, on_host
 from grapheme_nn.graph import as_batch, chain_edges
+from grapheme_nn.lazy import Lazy
 from grapheme_nn.padding import Padding
 
 
