@@ -34,6 +34,7 @@ from grapheme_nn.text_choice import choose_forms, choose_units, in_forms
 
 METRICS = "metrics.jsonl"
 MAY_CHANGE = ("time_limit", "patience")  # when a run is continued: only how long it goes on
+MOST_LENGTH = 4_096  # of a batch, padded: of long texts few are in it, so that steps are many and memory is bounded
 MOST_FITTED = 2_000  # dev pairs that scores are fitted on
 DIVERGED = "the loss or its gradient is no longer a finite number"
 MOST_NAMED, LONGEST_NAMED = 3, 60  # pairs that teach nothing, and characters of a side of one
@@ -130,7 +131,9 @@ class Trainer:
 
     def steps(self, epoch: int) -> list[list[list[int]]]:
         """The steps of an epoch: for each, the batches that this process accumulates."""
-        batches = length_batches(self.examples.lengths, self.config.batch_size, seed=self.config.seed, epoch=epoch)
+        batches = length_batches(
+            self.examples.lengths, self.config.batch_size, seed=self.config.seed, epoch=epoch, most=MOST_LENGTH
+        )
         together = self.config.accumulate * self.accelerator.num_processes
         steps = [batches[start : start + together] for start in range(0, len(batches), together)]
         # Every process must take part in every step; the last one may be short of batches.

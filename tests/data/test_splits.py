@@ -74,6 +74,18 @@ def test_batches_hold_every_index_once_and_all_but_one_are_full(lengths, batch_s
     assert batches == length_batches(lengths, batch_size, seed=seed, epoch=epoch)
 
 
+@given(st.lists(st.integers(0, 30), max_size=300), st.integers(1, 8), st.integers(1, 100))
+def test_no_batch_is_longer_than_the_most_but_of_one_index(lengths, batch_size, most):
+    batches = length_batches(lengths, batch_size, seed=0, most=most)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= most
+
+
+def test_long_texts_have_steps_of_few():
+    assert [len(batch) for batch in length_batches([600] * 60, 32, seed=0, most=4096)] == [6] * 10
+
+
 def test_batches_by_length_need_little_padding():
     lengths = [1 + index * 7919 % 40 for index in range(4000)]
     batches = length_batches(lengths, 32, seed=0)

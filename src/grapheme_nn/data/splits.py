@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from itertools import compress
+from math import inf
 from operator import not_
 from random import Random
 
@@ -56,11 +57,14 @@ def hold_out(pairs: Sequence[Pair], share: float = 0.1, *, seed: int) -> tuple[l
     return list(compress(pairs, map(not_, chosen))), list(compress(pairs, chosen))
 
 
-def length_batches(lengths: Sequence[int], batch_size: int, *, seed: int, epoch: int = 0) -> list[list[int]]:
+def length_batches(
+    lengths: Sequence[int], batch_size: int, *, seed: int, epoch: int = 0, most: float = inf
+) -> list[list[int]]:
     """Batches of indices into `lengths`, each index once, similar lengths together, in an order made by chance.
 
-    The indices are shuffled, sorted by length within chunks of some batches, cut, and the batches shuffled. All
-    batches but one are full. The same seed and epoch give the same batches. O(n log b) for b indices in a chunk.
+    The indices are shuffled, sorted by length within chunks of some batches, cut, and the batches shuffled. A batch is
+    as long as its longest, times `batch_size`, as far as that is at most `most`; or it is one index alone. The same
+    seed and epoch give the same batches. O(n log b) for b indices in a chunk.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, but is {batch_size}")
@@ -69,10 +73,15 @@ def length_batches(lengths: Sequence[int], batch_size: int, *, seed: int, epoch:
     order = list(range(len(lengths)))
     random.shuffle(order)
     chunk = batch_size * SORTED_TOGETHER
-    batches = []
+    batches: list[list[int]] = []
     for start in range(0, len(order), chunk):
-        together = sorted(order[start : start + chunk], key=lengths.__getitem__)
-        batches += [together[at : at + batch_size] for at in range(0, len(together), batch_size)]
+        batch: list[int] = []
+        for index in sorted(order[start : start + chunk], key=lengths.__getitem__):
+            if len(batch) == batch_size or (batch and (len(batch) + 1) * lengths[index] > most):
+                batches.append(batch)
+                batch = []
+            batch.append(index)
+        batches.append(batch)
     random.shuffle(batches)
     return batches
 
