@@ -21,6 +21,7 @@ SLOW = (
     "check/test_mutations.py",
     "check/test_parameters.py",
     "check/test_rows.py",
+    "cli/test_answers.py",
     "cli/test_train.py",
     "cli/test_use.py",
     "data/test_graphs.py::test_a_graph_of_a_million",

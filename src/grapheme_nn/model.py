@@ -19,15 +19,15 @@ from grapheme_nn.data.graphs import Graph, cut, shown
 from grapheme_nn.graph import join_units, name_identities, type_identities, units_of
 from grapheme_nn.graph_data import as_side, collate, encode
 from grapheme_nn.model_folder import CARD, CONFIG, WEIGHTS, ModelError, read_card, read_folder, write_folder
-from grapheme_nn.morph.base import Morph
 from grapheme_nn.nn.edges import edge_predictor
 from grapheme_nn.nn.encoder import Encoder
 from grapheme_nn.nn.pointer import NextPointer
 from grapheme_nn.nn.relabel import Relabel
+from grapheme_nn.nn.stages import make_morphs, run_morphs
 from grapheme_nn.normalization import normalized
 from grapheme_nn.objective import Decoded, Objective
 from grapheme_nn.predicted import COPY, PredictedGraph
-from grapheme_nn.registry import MORPHS, OBJECTIVES
+from grapheme_nn.registry import OBJECTIVES
 
 # What a batch may hold of what grows fastest: pairs of nodes that attention looks at, or labels of slots. Long inputs
 # run in smaller batches, so that memory suffices.
@@ -51,7 +51,7 @@ class GraphTransformNet(nn.Module):
         self.config = config
         self.objective: Objective = OBJECTIVES[config.loss]()
         self.encoder = Encoder(config)
-        self.morphs = nn.ModuleList(MORPHS[name](config) for name in config.morphs)
+        self.morphs = make_morphs(config)
         self.relabel = Relabel(config, has_void=self.objective.has_void)
         self.next = NextPointer(config.width, config.reach) if self.objective.predicts_next else None
         self.edges = edge_predictor(config) if config.target_unit == "graph" else None
@@ -59,9 +59,7 @@ class GraphTransformNet(nn.Module):
 
     def forward(self, batch: Data) -> PredictedGraph:
         """The predicted graphs of a batch of DAGs with `x` int64 [n]: what each node is."""
-        graph: Morph = self.encoder(batch)
-        for morph in self.morphs:
-            graph = morph(graph)
+        graph = run_morphs(self.morphs, self.config.morphs, self.encoder(batch))
         predicted: PredictedGraph = self.relabel(graph)
         if self.next is not None:
             predicted = replace(predicted, next_log_prob=self.next(predicted.x, predicted.mask))

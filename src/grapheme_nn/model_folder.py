@@ -60,6 +60,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """What `config.json` says, checked as far as that goes without knowing networks."""
     try:
         missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]
+        if folder.is_file():
+            raise ModelError(f"{folder} is a file: give the folder of a model, as train writes it")
         if not folder.is_dir():
             raise ModelError(f"{folder} is not a model folder: there is no such folder")
     except OSError as error:

@@ -8,12 +8,13 @@ from typing import Any
 class Registry(dict[str, Any]):
     """Names and what they stand for; `register` adds one, and from then on the command line knows it too.
 
-    What is built in is given as `module:attribute`, and imported when it is first asked for.
+    What is built in is given as `module:attribute`, and imported when it is first asked for. So is the class `of`: what
+    is registered is derived from it; without one it is anything that can be called with a `ModelConfig`.
     """
 
-    def __init__(self, kind: str, **built_in: str) -> None:
+    def __init__(self, kind: str, of: str = "", **built_in: str) -> None:
         super().__init__(built_in)
-        self.kind = kind  # what the names are of, for messages
+        self.kind, self.of = kind, of  # `kind` is what the names are of, for messages
 
     def register(self, name: str) -> Callable[[Any], Any]:
         """Decorator: `@OBJECTIVES.register("mine")` before a class. A name stands for one thing only."""
@@ -24,24 +25,38 @@ class Registry(dict[str, Any]):
             raise ValueError(f"there is a {self.kind} named {name!r} already: choose another name")
 
         def add(entry: Any) -> Any:
+            if not self._fits(entry):
+                wanted = f"a class derived from {self.of.partition(':')[2]}" if self.of else "a class or a function"
+                raise TypeError(f"the {self.kind} {name!r} must be {wanted}, but is {entry!r:.80}")
             self[name] = entry
             return entry
 
         return add
 
+    def _fits(self, entry: Any) -> bool:
+        if self.of or isinstance(entry, type):
+            return isinstance(entry, type) and (not self.of or issubclass(entry, _imported(self.of)))
+        return callable(entry) and not hasattr(entry, "forward")  # a module is called with other things
+
     def __missing__(self, name: str) -> Any:
-        raise ValueError(f"unknown {self.kind} {name!r}: choose one of {', '.join(self)}")
+        own = f"if {name!r} is your own, import the module that registers it first"
+        raise ValueError(f"unknown {self.kind} {name!r}: choose one of {', '.join(self)}; {own}")
 
     def __getitem__(self, name: str) -> Any:
         entry = super().__getitem__(name)
         if isinstance(entry, str):
-            module, _, attribute = entry.partition(":")
-            entry = self[name] = getattr(import_module(f"grapheme_nn.{module}"), attribute)
+            entry = self[name] = _imported(entry)
         return entry
+
+
+def _imported(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(f"grapheme_nn.{module}"), attribute)
 
 
 OBJECTIVES = Registry(
     "loss",
+    of="objective.base:Objective",
     monotone="objective.monotone:Monotone",
     structural="objective.structural:Structural",
     path="objective.path:Path",

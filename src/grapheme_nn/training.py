@@ -53,6 +53,7 @@ class TrainResult:
     not_covered: int  # pairs whose target is too long for the slots: they taught nothing
     parameters: int
     warnings: tuple[str, ...] = ()
+    out_of_time: bool = False  # whether it was the time limit that ended it
     scores_fitted: bool = True  # whether there were enough dev pairs, not learned from, to fit scores on
 
     @property
@@ -180,6 +181,7 @@ def _train(trainer: Trainer, out: Path, resume: bool, progress: Callable[[Progre
         not_covered=trainer.not_covered,
         parameters=sum(parameter.numel() for parameter in trainer.network.parameters()),
         warnings=(run.warning,) if run.warning else (),
+        out_of_time=ended == _out_of_time(settings),
         scores_fitted=trainer.scores_fitted,
     )
 
@@ -215,7 +217,11 @@ def _ended(run: Run, config: Resolved) -> str:
     # Before anything is right, the exact match cannot tell whether something is being learned.
     if 0 < config.patience <= run.epoch - run.gained and run.best > 0:
         return f"no better dev exact match for {config.patience} epochs (patience)"
-    return f"the time limit of {config.time_limit:g} min is reached" if _time_used(run, config) >= 1 else ""
+    return _out_of_time(config) if _time_used(run, config) >= 1 else ""
+
+
+def _out_of_time(config: TrainConfig) -> str:
+    return "" if config.time_limit is None else f"the time limit of {config.time_limit:g} min is reached"
 
 
 def _changed(before: str, warning: str) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ def test_help_waits_for_nothing_heavy(words):
     ("words", "says"),
     [
         (["info", "nowhere"], "nowhere is not a model folder: there is no such folder"),
+        (["predict", __file__], f"{__file__} is a file: give the folder of a model, as train writes it"),
         (["predict", "nowhere"], "nowhere is not a model folder"),
         (["predict", "MODEL", "--with", "nowhere"], "nowhere is not a model folder"),
         (["predict", "MODEL", "nothing.tsv"], "nothing.tsv does not exist"),
@@ -66,6 +67,14 @@ def test_help_of_every_command_has_an_example(grapheme, command):
     assert re.search(rf"Example: .*grapheme {command} ", result.stdout)
 
 
+@pytest.mark.parametrize(
+    ("command", "option"), [("generate", "--out"), ("predict", "--out"), ("evaluate", "--wrong"), ("check", "--plot")]
+)
+def test_help_says_of_every_file_that_is_written_that_it_replaces_one(grapheme, command, option):
+    shown = " ".join(grapheme(command, "--help").stdout.replace("│", " ").split())
+    assert "A file that is there is replaced." in shown.split("Options")[1].split(f" {option} ")[1].split(" --")[0]
+
+
 def test_the_command_alone_shows_what_there_is(grapheme):
     result = grapheme()
     assert result.exit_code == 0
@@ -98,6 +107,9 @@ def test_the_command_alone_shows_what_there_is(grapheme):
         (["generate", "roman", "-o", "x.tsv", "--count", "9", "--level", "2"], "roman has no levels"),
         (["generate", "arithmetic", "-o", "x.tsv", "--level", "8"], "arithmetic has levels 1 to 7"),
         (["generate", "dates", "-o", "x.csv"], "must end in .tsv or .jsonl"),
+        (["generate", "dates", "-o", "x.tsv", "--seed", "-7"], "'--seed'"),
+        (["train", "-"], "the standard input has no name to call the folder of the model by: name one with --out"),
+        (["train", "-", "--dev", "-", "--out", "x"], "the standard input is either DATA or --dev"),
         (["check"], "Missing argument"),
         (
             ["check", "everything"],

@@ -86,6 +86,19 @@ def test_a_text_becomes_a_graph_and_a_graph_a_text(grapheme, monkeypatch, tmp_pa
     assert answers(grapheme("predict", "model", given=json.dumps(SUM) + "\n")) == [{"output": "+x1"}]
 
 
+def test_columns_below_a_header_stand_beside_the_graph(grapheme, monkeypatch, tmp_path):
+    stand_in(monkeypatch, tmp_path, lambda text: Graph(tuple(text), ()), input_unit="codepoint")
+    _, found = answers(grapheme("predict", "model", given="id\tword\n7\tab\n"))
+    assert found == {"input": "ab", "id": "7", "output": {"nodes": ["a", "b"], "edges": []}}
+
+
+@pytest.mark.usefixtures("turning")
+def test_an_error_of_a_line_is_not_that_of_its_answer(grapheme):
+    result = grapheme("predict", "model", given=json.dumps({"input": SUM, "error": "old"}) + "\n")
+    assert answers(result) == [{"output": TURNED}]
+    assert "answers have their own error" in result.stderr
+
+
 @pytest.mark.usefixtures("turning")
 def test_a_bad_graph_ends_in_a_sentence_and_is_left_out_where_wished(grapheme):
     lines = json.dumps(SUM) + "\n" + json.dumps({"nodes": ["x"], "edges": [[0, 1]]}) + "\n"
@@ -96,6 +109,18 @@ def test_a_bad_graph_ends_in_a_sentence_and_is_left_out_where_wished(grapheme):
     made, error = answers(grapheme("predict", "model", "--skip-bad-lines", given=lines))
     assert made == TURNED
     assert error["error"].startswith("the standard input:2: edge 0 refers to node 1")
+
+
+@pytest.mark.usefixtures("turning")
+@pytest.mark.parametrize("tabs", [0, 1, 4])
+@pytest.mark.parametrize("before", ["", "graph"])
+def test_json_that_is_not_valid_is_no_text_to_a_model_of_graphs(grapheme, before, tabs):
+    good = json.dumps(SUM)
+    line = good[:-1].replace(" ", "\t", tabs)
+    result = grapheme("predict", "model", given=f"{good}\n{line}\n" if before else f"{line}\n{good}\n")
+    assert result.exit_code == 1
+    says = f"the standard input:{2 if before else 1}: invalid JSON: Expecting ',' delimiter at character {len(good)}\n"
+    assert says in result.stderr
 
 
 @pytest.mark.usefixtures("turning")

@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from time import sleep
 from unicodedata import normalize
@@ -29,7 +30,8 @@ def settings(folder):
 
 
 def test_training_says_what_it_does_and_how_to_use_the_model(grapheme, numbers, tiny, tmp_path):
-    result = grapheme("train", numbers, "--out", tmp_path / "model", "--config", tiny, "--seed", 5)
+    words = ["--out", tmp_path / "model", "--config", tiny, "--seed", 5, "--epochs", 20]
+    result = grapheme("train", numbers, *words)
     assert result.exit_code == 0
     assert result.stdout == ""
     assert "input unit" not in result.stderr  # there is nothing to say of code points
@@ -38,8 +40,8 @@ def test_training_says_what_it_does_and_how_to_use_the_model(grapheme, numbers, 
         "ended after",
         "s: all epochs are done; dev exact match",
         "6 of the pairs are held out (seed 5)",
-        "epoch 1/2  loss",
-        "epoch 2/2  loss",
+        "epoch 1/20  loss",
+        "epoch 20/20  loss",
         "examples/s",
         f"the model is in {tmp_path / 'model'}",
         f"grapheme predict {tmp_path / 'model'}",
@@ -309,9 +311,61 @@ def test_a_run_that_learns_nothing_says_so_and_ends_with_exit_code_1(grapheme, r
     out = tmp_path / "model"
     result = grapheme("train", tmp_path / "same.tsv", "--dev", tmp_path / "dev.tsv", "--config", tiny, "--out", out)
     refused(
-        result, 1, "outputs have collapsed", "nothing was learned: not one of 20 dev pairs came out right in 2 epochs"
+        result,
+        1,
+        "outputs have collapsed",
+        "nothing came out right: not one of 20 dev pairs in 2 epochs (all epochs are done); look at the pairs, or give "
+        "it more epochs (--epochs)",
     )
+    assert "use it" not in result.stderr
     assert (out / "model.safetensors").is_file()  # to be looked at all the same
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--epochs", 1], "in 1 epoch (all epochs are done); look at the pairs, or give it more epochs (--epochs)"),
+        (
+            ["--minutes", 1e-9],
+            "in 1 epoch (the time limit of 1e-09 min is reached); look at the pairs, or give it more minutes (--minutes)",
+        ),
+    ],
+)
+def test_where_nothing_is_right_no_use_is_advertised_and_the_advice_fits(grapheme, numbers, tmp_path, options, says):
+    write_pairs(
+        [Pair(pair.input, f"{pair.input}{pair.input[::-1]}x") for pair in read_pairs(numbers)], tmp_path / "a.tsv"
+    )
+    result = grapheme("train", tmp_path / "a.tsv", "--out", tmp_path / "model", "--learning-rate", 1e-9, *options)
+    assert (
+        f"nothing came out right: not one of 6 dev pairs {says}; the model is in {tmp_path / 'model'}" in result.stderr
+    )
+    assert result.exit_code == ("outputs have collapsed" in result.stderr)
+    assert "use it" not in result.stderr
+    assert "dev exact match 0.00% in epoch" not in result.stderr
+
+
+def test_scores_of_a_model_that_is_nearly_always_wrong_are_low(grapheme, tiny, tmp_path):
+    """What `structural` makes of a short output is no probability: it is some 0.3 here before it is scaled."""
+    words = ["".join(word) for word in product("abcdefg", repeat=3)][:300]
+    write_pairs([Pair(word, "tuvwxyz"[sum(map(ord, word)) % 7]) for word in words], tmp_path / "short.tsv")
+    out = tmp_path / "model"
+    grapheme("train", tmp_path / "short.tsv", "--loss", "structural", "--config", tiny, "--out", out)
+    found = [
+        line.split("\t") for line in grapheme("predict", out, tmp_path / "short.tsv", "--scores").stdout.splitlines()
+    ]
+    assert len(found) == 300
+    assert max(float(score) for _, _, score, _ in found) < 0.1
+
+
+def test_pairs_come_from_the_standard_input(grapheme, model, numbers, tiny, tmp_path):
+    words = ["--config", tiny, "--out", tmp_path / "model"]
+    result = grapheme("train", "-", *words, given=numbers.read_bytes())
+    assert result.exit_code == 0, result.output
+    assert "the standard input: 60 pairs, such as" in result.stderr
+    assert contents(tmp_path / "model")["model.safetensors"] == contents(model)["model.safetensors"]
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["data"]["files"] == {"the standard input": ""}
+    result = grapheme("train", numbers, "--dev", "-", *words, "--overwrite", given=numbers.read_bytes())
+    assert f"warning: 60 of 60 pairs of the standard input are in {numbers} too" in result.stderr
 
 
 def test_losses_and_morphs_are_chosen_by_name(grapheme, numbers, tiny, tmp_path):

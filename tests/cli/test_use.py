@@ -9,8 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from grapheme_nn import GraphTransformNet
 from grapheme_nn.data import read_pairs
 from grapheme_nn.evaluate import evaluate
+from grapheme_nn.model_folder import ModelError
 
 USES = {"predict": ["predict", None], "evaluate": ["evaluate", None, "data.tsv"], "info": ["info", None]}
 
@@ -216,10 +218,11 @@ def test_the_file_that_is_read_is_not_written(grapheme, process, refused, model,
         refused(grapheme(*words, file), 2, "is the file that is read: name another")
         refused(grapheme(*words, link), 2, f"{link} is the file that is read")
     refused(grapheme("evaluate", model, folder, "--wrong", folder / "b.tsv"), 2, "is the file that is read")
-    with file.open() as given:
-        running = process("predict", model, "-o", file, stdin=given)
-        assert b"is the file that is read" in running.communicate(timeout=60)[1]
-    assert running.returncode == 2
+    for words in (["predict", model, "-o", file], ["evaluate", model, "-", "--wrong", file]):
+        with file.open() as given:
+            running = process(*words, stdin=given)
+            assert b"is the file that is read" in running.communicate(timeout=60)[1]
+        assert running.returncode == 2
     assert file.read_text() == "12\t121\n"
 
 
@@ -285,6 +288,22 @@ def test_figures_are_those_of_the_library(grapheme, model, numbers):
 def test_empty_targets_are_told_where_figures_are_given(grapheme, model, tmp_path):
     (tmp_path / "half.tsv").write_text("12\t121\n13\t\n")
     assert "half.tsv: 1 of 2 targets are empty" in grapheme("evaluate", model, tmp_path / "half.tsv").stderr
+
+
+def test_pairs_are_evaluated_from_the_standard_input(grapheme, refused, model, numbers, tmp_path):
+    plain, piped = grapheme("evaluate", model, numbers), grapheme("evaluate", model, "-", given=numbers.read_bytes())
+    assert piped.stdout == plain.stdout
+    refused(grapheme("evaluate", model, "-", given="12\n"), 1, "the standard input:1: has 1 column")
+    given = '{"input": "12", "target": {"nodes": ["x"]}}\n'
+    refused(grapheme("evaluate", model, "-", given=given), 1, "the standard input: ", "makes texts")
+
+
+def test_an_input_with_several_targets_is_told_with_the_count(grapheme, model, featured, verbs, tmp_path):
+    given = "12\t121\n12\t122\n12\t122\n13\t131\n13\t131\n14\te\u0301\n14\té\n"
+    told = grapheme("evaluate", model, "-", "--json", given=given).stderr
+    says = "share their input with another target, of which one alone can come out right"
+    assert told == f"the standard input: 3 of 7 pairs {says}\n"  # two forms of é are one target
+    assert says not in grapheme("evaluate", featured, verbs).stderr  # other features, another question
 
 
 def test_the_commonest_confusions_are_listed(grapheme, model, numbers):
@@ -380,8 +399,12 @@ def test_what_is_not_a_model_is_refused(grapheme, refused, copy, numbers, use, h
     assert result.stderr.count("\n") == 1
 
 
-def test_a_file_is_not_a_model_folder(grapheme, refused, numbers):
-    refused(grapheme("info", numbers), 1, "is not a model folder")
+def test_a_file_is_not_a_model_folder(grapheme, refused, model, numbers):
+    says = "is a file: give the folder of a model, as train writes it"
+    for file in (numbers, model / "config.json"):
+        refused(grapheme("info", file), 1, f"{file} {says}")
+        with pytest.raises(ModelError, match=f"{file} {says}"):
+            GraphTransformNet.load(file)
 
 
 def _cut(file):

@@ -18,7 +18,16 @@ def read(tmp_path):
 
 @pytest.mark.parametrize(
     "header",
-    ["input\ttarget", "word\tpronunciation", "Source\tTarget", "question\tanswer", "src\ttgt", " input \tOUTPUT\r"],
+    [
+        "input\ttarget",
+        "word\ttarget",
+        "input\tipa",
+        "word\tpronunciation",
+        "Source\tTarget",
+        "question\tanswer",
+        "src\ttgt",
+        " input \tOUTPUT\r",
+    ],
 )
 def test_a_header_is_left_out_and_named(read, header):
     pairs = read(f"{header}\na\tb\n")
@@ -53,11 +62,32 @@ def test_of_inputs_a_word_and_what_it_becomes_is_no_header():
     assert read_inputs(StringIO("word\tgloss\na\tb\n")) == [Pair("word", "gloss"), Pair("a", "b")]
 
 
-@pytest.mark.parametrize("row", ["input\tb", "a\ttarget", "word\tword", "target\ttarget", "inputs\ttargets"])
-def test_a_first_row_that_may_be_a_pair_is_one(read, row):
+@pytest.mark.parametrize("row", ["input\tb", "a\ttarget", "word\tword", "target\ttarget", "# Word\tgloss"])
+def test_a_first_row_that_may_be_a_pair_is_one_and_that_it_may_be_a_header_is_told(read, row):
     pairs = read(f"{row}\na\tb\n")
-    assert pairs[0] == Pair(*row.split("\t"))
-    assert pairs.report() == ""
+    assert pairs == [Pair(*row.split("\t")), Pair("a", "b")]
+    assert f"pairs.tsv:1: looks like a header ({row.replace(chr(9), ', ')}), but is read as a line" in pairs.report()
+    assert "if it is a header, remove it, or call its columns input and target" in pairs.report()
+
+
+def test_that_a_first_row_may_be_a_header_is_told_of_inputs_and_of_columns_with_names_too(read):
+    content = "word\tgloss\na\tb\n"
+    (lines,) = stream_inputs(BytesIO(content.encode()), "a.tsv")
+    assert [line.pair for line in lines] == read(content, columns="input,target")
+    assert [line.note for line in lines if line.note] == [
+        read(content, columns="input,target").notes[0].split(":1: ")[1]
+    ]
+
+
+@pytest.mark.parametrize("rows", ["inputs\ttargets\na\tb\n", "a\tb\ninput\tb\n"])
+def test_a_row_without_a_known_name_and_one_below_the_first_are_told_nothing_of(read, rows):
+    assert read(rows).report() == ""
+
+
+def test_what_is_odd_in_two_ways_is_told_of_both(read):
+    report = read("word\tV;PST\twords\nwalk\tV;PST\twalked\n").report()
+    assert "1: looks like a header (word, V;PST, words), but is read" in report
+    assert "; the second column looks like features" in report
 
 
 def test_a_row_of_names_below_the_first_is_a_pair(read):

@@ -44,6 +44,11 @@ def test_what_is_generated_can_be_written_and_read(tmp_path, task, level):
         assert read_pairs(tmp_path / name) == pairs
 
 
+def test_a_seed_below_0_which_would_be_another_once_more_is_refused():
+    with pytest.raises(ValueError, match="seed must be at least 0, but is -7: Python draws the same with 7"):
+        generate("dates", 5, -7)
+
+
 @pytest.mark.parametrize("task", GRAPHS)
 def test_graphs_differ_and_a_seed_decides_all(task):
     pairs = generate(task, 60, 3)

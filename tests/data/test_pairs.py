@@ -165,6 +165,17 @@ def test_the_offset_counts_the_byte_order_mark(written):
     assert "offset 8 of" in complaint(written(b"\xef\xbb\xbfa\tb\nn\xe9\tc\n"))
 
 
+def test_among_jsonl_a_line_of_json_with_tabs_that_is_not_valid_is_named_as_such(written):
+    good = '{"input": "a",\t"target": "b"}\n'
+    assert ":2: invalid JSON: Expecting ',' delimiter at character 29" in complaint(
+        written(good + good[:-2] + "\n" + good)
+    )
+
+
+def test_a_number_that_json_has_not_is_no_harm_beside_a_pair(written):
+    assert read_pairs(written('{"input": "a", "target": "b", "weight": NaN}\n')) == [Pair("a", "b")]
+
+
 def test_all_bad_lines_are_reported_up_to_twenty_and_then_counted(written):
     content = "".join(f"{number}\n" if number % 2 else f"{number}\tx\n" for number in range(1, 61))
     lines = complaint(written(content)).splitlines()
@@ -224,6 +235,11 @@ def test_a_folder_is_read_as_one_file_by_file_in_the_order_of_names(written, tmp
     (tmp_path / "4.tsv").mkdir()
     pairs = read_pairs(tmp_path)
     assert pairs == [Pair("a", "b"), Pair("c", "d"), Pair("e", "f"), Pair("g", "h")]
+    only = "for only files that end in .csv, .jsonl, .tsv are"
+    assert pairs.notes == (f"{tmp_path}: not read: 4.tsv/, notes.txt, {only}",)
+    for other in ("a.tsv.gz", "b.txt"):
+        written("anything", other)
+    assert read_pairs(tmp_path).notes == (f"{tmp_path}: not read: 4.tsv/, a.tsv.gz, b.txt and 1 more, {only}",)
     assert pairs.files == {str(tmp_path / name): count for name, count in (("1.jsonl", 1), ("2.tsv", 1), ("3.csv", 2))}
 
 

@@ -21,7 +21,7 @@ def test_overlap_counts_dev_pairs_whose_input_and_features_are_in_train():
     assert overlap([], dev) == 0
 
 
-@given(pairs_of_few_inputs, st.floats(0.01, 0.99), st.integers())
+@given(pairs_of_few_inputs, st.floats(0.01, 0.99), st.integers(min_value=0))
 def test_held_out_pairs_share_no_input_with_the_rest_and_nothing_is_lost(pairs, share, seed):
     train, held = hold_out(pairs, share, seed=seed)
     assert train
@@ -39,6 +39,11 @@ def test_a_tenth_is_held_out_by_chance_and_the_order_is_kept():
     assert hold_out(pairs, seed=1) == (train, held)
     assert hold_out(pairs, seed=2) != (train, held)
     assert 300 < sum(int(pair.input) for pair in held) / len(held) < 700
+
+
+def test_a_seed_below_0_which_would_be_another_once_more_is_refused():
+    with pytest.raises(ValueError, match="seed must be at least 0, but is -7: Python draws the same with 7"):
+        hold_out([Pair("a", "x"), Pair("b", "y")], seed=-7)
 
 
 def test_something_is_held_out_even_where_every_input_is_more_than_the_share():

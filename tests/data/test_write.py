@@ -62,7 +62,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
         write_pairs([Pair("new", "file")], path)
     assert path.read_text() == "old\tfile\n"
     assert os.listdir(tmp_path) == ["pairs.tsv"]

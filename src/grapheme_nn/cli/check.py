@@ -20,7 +20,11 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with every row.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the threshold's course into this .png, .svg or .pdf.", readable=False),
+        typer.Option(
+            metavar="FILE",
+            help="Draw the threshold's course into this .png, .svg or .pdf. A file that is there is replaced.",
+            readable=False,
+        ),
     ] = None,
 ) -> None:
     """Prove that gradients are right, the loss falls, the same seed gives the same bits, and the threshold learns.

@@ -9,11 +9,22 @@ from typing import Annotated, Any
 
 import typer
 
-from grapheme_nn.cli.options import BatchSize, Columns, Device, Model, Others, SkipBadLines, check_not_read
+from grapheme_nn.cli.options import (
+    BatchSize,
+    Columns,
+    Device,
+    Model,
+    Others,
+    SkipBadLines,
+    check_not_read,
+    name_of,
+    read_data,
+)
 from grapheme_nn.cli.predict import ESCAPES
 from grapheme_nn.cli.sentences import say
-from grapheme_nn.data import Graph, Pair, read_pairs
+from grapheme_nn.data import Graph, Pair
 from grapheme_nn.data.graphs import cut, shown
+from grapheme_nn.data.splits import input_key
 from grapheme_nn.data.write import whole_file
 
 MOST_DRAWN = 3  # wrong graphs
@@ -21,7 +32,10 @@ MOST_DRAWN = 3  # wrong graphs
 
 def evaluate(
     model: Model,
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Pairs, as for train.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help="Pairs, as for train; - is the standard input.", show_default=False),
+    ],
     others: Others = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     errors: Annotated[
@@ -29,7 +43,11 @@ def evaluate(
     ] = 0,
     wrong: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write input, target, prediction and score of what is wrong, surest first."),
+        typer.Option(
+            metavar="FILE",
+            help="Write input, target, prediction and score of what is wrong, surest first. A file that is there is "
+            "replaced.",
+        ),
     ] = None,
     columns: Columns = None,
     batch_size: BatchSize = 256,
@@ -44,24 +62,23 @@ def evaluate(
 
     Example: grapheme evaluate dates held_out.tsv --errors 10
     """
-    pairs = read_pairs(data, columns=columns, skip_bad_lines=skip_bad_lines)
-    if told := pairs.report():
-        say(told)
-    if len(pairs.files) > 1:
-        say("\n".join(f"{file}: {count:,} pairs" for file, count in pairs.files.items()))
+    pairs, source = read_data(data, columns, skip_bad_lines), name_of(data)
     to_stdout = str(wrong) == "-"
     if wrong is not None and not to_stdout:
-        check_not_read("--wrong", wrong, map(Path, pairs.files))
+        check_not_read("--wrong", wrong, pairs.files)
     # Opened before the work is done: a name that cannot be written costs nothing.
     with nullcontext() if wrong is None or to_stdout else whole_file(wrong) as file:
         from grapheme_nn import evaluate as figures
         from grapheme_nn.cli.models import Models
 
         models = Models([model, *(others or [])], device)
-        models.check_pairs(pairs, data)
+        models.check_pairs(pairs, source)
         predicted: Any
-        predicted, scores = models.transform(pairs, data, batch_size, scores=wrong is not None)
+        predicted, scores = models.transform(pairs, source, batch_size, scores=wrong is not None)
         targets: list[Any] = models.models[0].as_targets([pair.target for pair in pairs])
+        if shared := sum(map(len, ambiguous(pairs, targets, models.target_unit))):
+            only = "of which one alone can come out right"
+            say(f"{source}: {shared:,} of {len(pairs):,} pairs share their input with another target, {only}")
         found = figures.evaluate(predicted, targets, models.target_unit)
         confusions = figures.confusions(predicted, targets, models.target_unit)[:errors] if errors else []
         rows = [] if wrong is None else wrong_rows(pairs, targets, predicted, scores or [], models.target_unit)
@@ -89,6 +106,14 @@ def evaluate(
         tell(f"{confusion.times:>8,}  {_shown(confusion.target)} -> {_shown(confusion.predicted)}")
     for drawing in drawings(pairs, predicted, min(errors, MOST_DRAWN)):
         tell(f"\n{drawing}")
+
+
+def ambiguous(pairs: Sequence[Pair], targets: Sequence[str | Graph], unit: Any) -> list[list[str | Graph]]:
+    """The targets of each input, with its features, that has different ones."""
+    found: dict[Any, list[str | Graph]] = {}
+    for pair, target in zip(pairs, targets, strict=True):
+        found.setdefault((input_key(pair.input), pair.features), []).append(target)
+    return [group for group in found.values() if not all(_is_right(target, group[0], unit) for target in group[1:])]
 
 
 def wrong_rows(

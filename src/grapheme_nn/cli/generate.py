@@ -19,18 +19,20 @@ DEPTHS, LENGTHS = (
     for kind in ("depth", "length")
 )
 
+OUT_HELP = "Where to write; .tsv or .jsonl. A file that is there is replaced."
+
 
 def generate(
     task: Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(TASKS)}.", show_default=False)],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="Where to write; .tsv or .jsonl.", show_default=False),
+        typer.Option("--out", "-o", metavar="FILE", help=OUT_HELP, show_default=False),
     ],
     count: Annotated[
         int | None,
         typer.Option(min=1, help="How many pairs, all with different inputs; 10,000, of graphs 20,000."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same pairs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same pairs.")] = 0,
     level: Annotated[int | None, typer.Option(help="Of arithmetic: 1 (sums) to 7 (equations).")] = None,
     depth: Annotated[int | None, typer.Option(help=f"Of {DEPTHS}: edges on the longest path.")] = None,
     length: Annotated[int | None, typer.Option(help=f"Of {LENGTHS}: characters at most.")] = None,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from grapheme_nn.cli.sentences import Unusable, WrongUse, say
 from grapheme_nn.data import Graph, Line, Pair
 from grapheme_nn.data.graphs import shown
-from grapheme_nn.data.pairs import is_empty
+from grapheme_nn.data.objects import as_object
+from grapheme_nn.data.pairs import BadLine, is_empty
 
 if TYPE_CHECKING:
     from grapheme_nn.graph import Unit
@@ -39,9 +40,14 @@ class Models:
         return self.models[0].config.target_unit
 
     @property
+    def reads_graphs(self) -> bool:
+        """Whether what goes in is a graph."""
+        return str(self.models[0].config.input_unit) == "graph"
+
+    @property
     def has_graphs(self) -> bool:
         """Whether what goes in or comes out is a graph."""
-        return "graph" in (str(self.models[0].config.input_unit), str(self.target_unit))
+        return self.reads_graphs or str(self.target_unit) == "graph"
 
     @property
     def empty(self) -> str | Graph:
@@ -51,7 +57,13 @@ class Models:
 
     def checked(self, line: Line) -> Line:
         """The line, a bad one where its input is too long, or a text where the models read graphs, or the other way
-        round."""
+        round; a text that begins as JSON does is one that is not valid."""
+        is_graph = line.pair is not None and isinstance(line.pair.input, Graph)
+        if self.reads_graphs and not is_graph and line.row is None and line.text.lstrip()[:1] == "{":
+            try:
+                as_object(line.text)
+            except BadLine as error:
+                return line._replace(pair=None, problem=str(error))
         if line.pair is None or is_empty(line.pair.input):
             return line
         wrong = self._misfit(line.pair.input)

@@ -15,11 +15,13 @@ from grapheme_nn.cli.sentences import say
 from grapheme_nn.data import DataError, Graph, Line, stream_inputs
 from grapheme_nn.data.objects import other_keys
 from grapheme_nn.data.pairs import is_empty, notes, reasons, report
+from grapheme_nn.data.read import STDIN
 from grapheme_nn.data.write import whole_file
 
 if TYPE_CHECKING:
     from grapheme_nn.cli.models import Models
 
+OURS = ("output", "score", "unlike_training", "error")  # the keys that an answer has of its own
 # What a line of TSV cannot hold.
 ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
@@ -31,7 +33,10 @@ def predict(
     ] = Path("-"),
     others: Others = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write there, all lines or nothing.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write there, all lines or nothing. A file that is there is replaced."
+        ),
     ] = None,
     scores: Annotated[
         bool, typer.Option("--scores", help="Add columns: how sure the model is, 0 to 1, and what is unlike training.")
@@ -50,26 +55,27 @@ def predict(
     to a bad one with --skip-bad-lines: input and a tab, as JSON {"error": ...}. Without it a bad line ends the run. A
     tab or the end of a line inside a text is printed as \\t, \\n or \\r. A graph by itself, {"nodes": ..., "edges":
     ...}, is answered by one; the answer to {"input": GRAPH, "id": 7} is {"id": 7, "output": GRAPH}, with all other keys
-    as they came; with --json the input is there, too.
+    as they came; with --json the input is there, too. Columns below a header are kept in the same way, under its names.
+    Only output, score, unlike_training and error are those of the answer alone.
 
     Example: echo 'March 5th, 2024' | grapheme predict dates --scores
     """
     with _opened(file) as (stream, name), _target(out, file) as target:
         from grapheme_nn.cli.models import Models
 
-        models = Models([model, *(others or [])], device)
+        models, replaced = Models([model, *(others or [])], device), set[str]()
+        in_json = as_json or models.has_graphs
         for lines in stream_inputs(stream, name, columns=columns):
             checked = [models.checked(line) for line in lines]
+            if in_json:
+                _say_replaced(lines, name, replaced)
             bad = [line for line in checked if line.is_bad]
             if not skip_bad_lines and bad:
                 checked = checked[: checked.index(bad[0])]
             for start in range(0, len(checked), batch_size):
                 batch = checked[start : start + batch_size]
                 for answer in answers(models, batch, name, scores):
-                    if as_json or models.has_graphs:
-                        text = json_answer(answer, scores, complete=as_json)
-                    else:
-                        text = tsv_answer(answer, scores)
+                    text = json_answer(answer, scores, complete=as_json) if in_json else tsv_answer(answer, scores)
                     # What JSON escapes, half a surrogate pair in a key that is not ours, is escaped here too.
                     target.write(f"{text}\n".encode(errors="backslashreplace"))
                 target.flush()
@@ -128,6 +134,7 @@ def json_answer(answer: Answer, with_score: bool, *, complete: bool) -> str:
         row = {"input": given.as_dict() if isinstance(given, Graph) else given} if line.row is None else line.row
     elif line.row is not None:
         row |= other_keys(line.row)
+    row = {key: value for key, value in row.items() if key not in OURS}
     if line.pair is None:
         return json.dumps(row | {"error": f"{line.place}: {line.problem}"}, ensure_ascii=False)
     result: Any = output.as_dict() if isinstance(output, Graph) else output
@@ -135,6 +142,15 @@ def json_answer(answer: Answer, with_score: bool, *, complete: bool) -> str:
     row |= {"output": result} | ({"score": sure, "unlike_training": unlike} if with_score else {})
     is_alone = not complete and line.row is None and not with_score and not isinstance(given, str)
     return json.dumps(result if is_alone and isinstance(output, Graph) else row, ensure_ascii=False)
+
+
+def _say_replaced(lines: Sequence[Line], source: str, said: set[str]) -> None:
+    """Say, once of each, which keys of the lines are left out of answers, which have their own."""
+    new = [key for key in OURS if key not in said and any(key in (line.row or ()) for line in lines)]
+    if new:
+        said.update(new)
+        own = f"answers have their own {', '.join(new)}"
+        say(f"{source}: {own}, so what the lines say there is left out: rename it to keep it")
 
 
 def _target(out: Path | None, file: Path) -> AbstractContextManager[BinaryIO]:
@@ -151,7 +167,7 @@ def _opened(file: Path) -> Iterator[tuple[BufferedIOBase, str]]:
     if str(file) == "-":
         if sys.stdin.isatty():
             say("type a line and press return; Ctrl-D ends")
-        yield cast(BufferedIOBase, sys.stdin.buffer), "the standard input"
+        yield cast(BufferedIOBase, sys.stdin.buffer), STDIN
         return
     if file.is_dir():
         raise DataError(f"{file} is a folder: give a file inside it")

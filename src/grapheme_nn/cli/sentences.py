@@ -54,6 +54,7 @@ def say(sentence: str) -> None:
 def _sentence(error: Exception) -> tuple[str, int]:
     """What to say of an error, and the exit code; an error that is no one's wrong use is raised again."""
     from grapheme_nn.data import DataError
+    from grapheme_nn.data.write import FULL
 
     if hasattr(error, "format_message"):  # typer's own; which class they are depends on its version
         context = getattr(error, "ctx", None)
@@ -65,6 +66,9 @@ def _sentence(error: Exception) -> tuple[str, int]:
     if isinstance(error, DataError):
         return str(error), UNUSABLE
     if isinstance(error, OSError):
+        if error.errno in FULL:  # a file that is written has its name in the error, see `whole_file`
+            name = error.filename or "the standard output"
+            return f"{name} cannot be written ({error.strerror}): make room", UNUSABLE
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}", UNUSABLE
     if isinstance(error, ValueError):

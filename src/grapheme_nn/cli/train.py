@@ -1,6 +1,5 @@
 """`grapheme train`: from a file of pairs to the folder of a model."""
 
-import errno
 import json
 import os
 from enum import StrEnum
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grapheme_nn.cli.options import Columns, Device, SkipBadLines
+from grapheme_nn.cli.options import Columns, Device, SkipBadLines, name_of, read_data
 from grapheme_nn.cli.sentences import Unusable, WrongUse, say
 from grapheme_nn.cli.stopping import Stopped, Stopping
-from grapheme_nn.data import Graph, Pair, Pairs, hold_out, overlap, read_pairs
+from grapheme_nn.data import Graph, Pair, Pairs, hold_out, overlap
 from grapheme_nn.data.graphs import cut, shown
+from grapheme_nn.data.write import FULL
 from grapheme_nn.registry import MORPHS, OBJECTIVES
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # The units as `graph` has them, which would take torch along.
 Unit = StrEnum("Unit", ["codepoint", "cluster", "decomposed", "symbol"])
 LONGEST_LINE = 2_000  # of a command that is shown
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk, a quota or a limit says where there is no room
 Preset = StrEnum("Preset", ["small", "base"])
 
 
@@ -32,7 +31,9 @@ def train(
     data: Annotated[
         Path,
         typer.Argument(
-            metavar="DATA", help="Pairs, a file or a folder: TSV, CSV or JSONL; of graphs, JSONL.", show_default=False
+            metavar="DATA",
+            help="Pairs, a file or a folder: TSV, CSV or JSONL; of graphs, JSONL; - is the standard input.",
+            show_default=False,
         ),
     ],
     dev: Annotated[Path | None, typer.Option(metavar="FILE", help="Pairs to choose the best model by.")] = None,
@@ -69,6 +70,10 @@ def train(
 
     Example: grapheme train pairs.tsv --dev dev.tsv --out model
     """
+    if out is None and str(data) == "-":
+        raise WrongUse("the standard input has no name to call the folder of the model by: name one with --out")
+    if str(data) == str(dev) == "-":
+        raise WrongUse("the standard input is either DATA or --dev: give a file as one of them")
     out = out or Path("runs") / data.stem
     if resume and overwrite:
         raise WrongUse("--resume continues a training and --overwrite replaces it: choose one of them")
@@ -100,9 +105,10 @@ def train(
     }
     settings = resolve(preset, config, {name: _plain(value) for name, value in options.items()})
     if held is None:
-        pairs, held = _held_out(data, pairs, settings.seed)
-    elif shared := overlap(pairs, held):
-        say(f"warning: {shared:,} of {len(held):,} pairs of {dev} are in {data} too, so the dev figures flatter")
+        pairs, held = _held_out(name_of(data), pairs, settings.seed)
+    elif dev is not None and (shared := overlap(pairs, held)):
+        both = f"{shared:,} of {len(held):,} pairs of {name_of(dev)} are in {name_of(data)} too"
+        say(f"warning: {both}, so the dev figures flatter")
     how = {"resume": resume, "overwrite": overwrite, "files": _digests([*files, *held_files])}
     if resume and not (out / "checkpoint.safetensors").exists():
         say(f"there is nothing to resume in {out}: training begins")
@@ -135,11 +141,17 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
         continues = f"the same command with --resume continues from what is in {out}"
         say(f"stopped: {continues if (out / FILE).exists() else 'nothing was learned yet'}")
         raise typer.Exit(stop.code if isinstance(stop, Stopped) else 130) from None
-    if result.learned_nothing:
-        raise Unusable(
-            f"nothing was learned: not one of {len(dev):,} dev pairs came out right in {result.epochs} epochs; "
-            f"look at the pairs, or train longer (--epochs); the model is in {out} all the same"
+    if result.best_dev_exact_match == 0:
+        epochs = f"{result.epochs} epoch{'s' * (result.epochs > 1)} ({result.ended})"
+        more = "more minutes (--minutes)" if result.out_of_time else "more epochs (--epochs)"
+        sentence = (
+            f"nothing came out right: not one of {len(dev):,} dev pairs in {epochs}; "
+            f"look at the pairs, or give it {more}; the model is in {out} all the same"
         )
+        if result.learned_nothing:
+            raise Unusable(sentence)
+        say(sentence)
+        return
     say(
         f"ended after {result.seconds:,.0f} s: {result.ended}; dev exact match {result.best_dev_exact_match:.2%} in "
         f"epoch {result.best_epoch} of {result.epochs}, {result.parameters:,} parameters: the model is in {out}"
@@ -174,7 +186,7 @@ def _json_input(pair: Pair) -> dict[str, Any]:
     return {"input": graph, "features": list(pair.features)} if pair.features else graph
 
 
-def _held_out(data: Path, pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
+def _held_out(data: str, pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
     try:
         rest, held = hold_out(pairs, seed=seed)
     except ValueError as error:
@@ -189,14 +201,10 @@ def _held_out(data: Path, pairs: list[Pair], seed: int) -> tuple[list[Pair], lis
 
 def _read(file: Path, columns: str | None, skip_bad_lines: bool) -> tuple[Pairs, list[Path]]:
     """The pairs, and the files that they are from."""
-    pairs = read_pairs(file, columns=columns, skip_bad_lines=skip_bad_lines)
-    if told := pairs.report():
-        say(told)
-    if len(pairs.files) > 1:
-        say("\n".join(f"{name}: {count:,} pairs" for name, count in pairs.files.items()))
+    pairs = read_data(file, columns, skip_bad_lines)
     features = {unit for pair in pairs for unit in pair.features}
     with_features = f" with {len(features):,} different features" if features else ""
-    say(f"{file}: {len(pairs):,} pairs{with_features}, such as {_shown(pairs[0])}")
+    say(f"{name_of(file)}: {len(pairs):,} pairs{with_features}, such as {_shown(pairs[0])}")
     return pairs, [Path(name) for name in pairs.files]
 
 

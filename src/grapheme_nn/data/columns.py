@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from grapheme_nn.data.features import split_features
-from grapheme_nn.data.graphs import shown
+from grapheme_nn.data.graphs import cut, shown
 from grapheme_nn.data.pairs import BadLine, DataError, Pair
 
 COLUMNS = ("input", "target", "features")
@@ -48,13 +48,31 @@ def header_columns(values: Sequence[str], named: tuple[str, ...] | None, with_ta
     """
     if len(values) < 2:
         return None
-    names = [HEADER.get(value.strip().lower(), "") for value in (values[0].lstrip(" #"), *values[1:])]
+    names = [HEADER.get(name.lower(), "") for name in _bare(values)]
     if named is not None:
         has_names = all(found for name, found in zip(named, names, strict=False) if name != LEAVE_OUT)
         return named if len(names) == len(named) and has_names else None
     if not {"input", "target"} <= set(names) and (with_target or "" in names or "input" not in names):
         return None
     return tuple(name if name and name not in names[:place] else LEAVE_OUT for place, name in enumerate(names))
+
+
+def half_header(values: Sequence[str]) -> str:
+    """What to say of a first row that is no header, but has a name that headers have; empty where it has none."""
+    if len(values) < 2 or not any(name.lower() in HEADER for name in _bare(values)):
+        return ""
+    why = "for it does not name both an input and a target by names that are known"
+    way_out = "if it is a header, remove it, or call its columns input and target"
+    return f"looks like a header ({cut(', '.join(values))}), but is read as a line like all others, {why}: {way_out}"
+
+
+def header_keys(values: Sequence[str], columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Under which keys a row below a header is kept: `input`, and the names of all others, all of them different."""
+    keys: list[str] = []
+    for place, (name, column) in enumerate(zip(_bare(values), columns, strict=True), 1):
+        key = f"{name}.{place}" if name in ("input", *keys) else name
+        keys.append("input" if column == "input" else key)
+    return tuple(keys)
 
 
 def header_said(values: Sequence[str], columns: tuple[str, ...]) -> str:
@@ -100,6 +118,11 @@ def pair_of_row(values: Sequence[str], layouts: dict[int, tuple[str, ...]], sepa
         raise BadLine(f"{has}, but there should be {wanted}, with {between} between columns{hint}")
     row = dict(zip(names, values, strict=True))
     return Pair(row["input"], row.get("target", ""), split_features(row.get("features", "")))
+
+
+def _bare(values: Sequence[str]) -> list[str]:
+    """The names in a header, without what may stand around them."""
+    return [name.strip() for name in (values[0].lstrip(" #"), *values[1:])]
 
 
 def _are_features(values: Sequence[str]) -> bool:

@@ -64,6 +64,8 @@ def generate(
     are read back by a parser, arithmetic is done again by sympy, graphs are evaluated at points drawn by chance. A
     disagreement raises an `AssertionError`.
     """
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, but is {seed}: Python draws the same with {-seed}")
     found = find_task(task, level=level, depth=depth, length=length)
     if not 1 <= count <= found.most:
         family = TASKS[task]

@@ -17,14 +17,16 @@ from grapheme_nn.data.columns import (
     COLUMNS,
     FEATURES_SECOND,
     column_names,
+    half_header,
     has_features_second,
     header_columns,
+    header_keys,
     header_said,
     layouts,
     pair_of_row,
 )
 from grapheme_nn.data.graphs import cut
-from grapheme_nn.data.objects import as_object, is_graph, pair_of_object
+from grapheme_nn.data.objects import NotFinite, as_object, is_graph, pair_of_object
 from grapheme_nn.data.pairs import BadLine, DataError, Line, Pair, is_empty
 
 MARK = b"\xef\xbb\xbf"  # of the byte order, which some programs put before UTF-8
@@ -56,6 +58,7 @@ class LineReader:
     def __init__(self, name: str, columns: str | None, *, with_target: bool) -> None:
         self.name, self.with_target = name, with_target
         self.named = None if columns is None else column_names(columns, with_target)
+        self.keys: tuple[str, ...] = ()  # of the columns below a header
         self.separator = "\t"
         self.number = 0  # of the last line that was read
         self.offset = 0  # of the next byte
@@ -71,7 +74,8 @@ class LineReader:
         is_first = self.number == 0
         rows = list(self._rows(data) if self.separator == "\t" else self._csv_rows(data))
         header = header_columns(rows[0].values, self.named, self.with_target) if is_first else None
-        self.named = header or self.named
+        if header:
+            self.named, self.keys = header, header_keys(rows[0].values, header)
         known = layouts(self.named, (row.width for row in rows), self.with_target)
         wide = [row for row in rows if row.width == 3] if self.named is None and 3 in known else []
         is_decided = self.three is not None
@@ -98,11 +102,13 @@ class LineReader:
             said = header_said(rows[0].values, header)
             problem = f"looks like a header ({names}) and is left out: {said}; if it is none, move it to another line"
             lines[0] = Line(rows[0].place, rows[0].text, None, problem, is_header=True)
+        elif is_first and lines[0].pair is not None:
+            lines[0] = lines[0]._replace(note=half_header(rows[0].values))
         if self.three == FEATURES_SECOND and not is_decided:
             names = ",".join(FEATURES_SECOND)
             note = f"the second column looks like features: columns {names}; if they are others, name them (--columns)"
             first = rows.index(wide[0])
-            lines[first] = lines[first]._replace(note=note)
+            lines[first] = lines[first]._replace(note="; ".join(filter(None, (lines[first].note, note))))
         return lines
 
     def _begin(self, data: bytes) -> bytes:
@@ -164,9 +170,10 @@ class LineReader:
         if begins != "{" and not is_meant:
             return None
         try:
-            value = as_object(row.text)
+            value = as_object(row.text, finite=not self.with_target)  # inputs are answered in JSON
         except BadLine as error:
-            return Line(row.place, row.text, None, str(error)) if is_meant else None
+            is_bad = is_meant or isinstance(error, NotFinite)
+            return Line(row.place, row.text, None, str(error)) if is_bad else None
         kept = None if self.with_target or is_graph(value) else value
         try:
             return self._good(row, pair_of_object(value, self.with_target), kept)
@@ -175,23 +182,32 @@ class LineReader:
 
     def _line(self, row: _Row, known: dict[int, tuple[str, ...]]) -> Line:
         """The line of any other row."""
+        kept = None
         try:
             if row.problem:
                 raise BadLine(row.problem)
             if not row.text:
                 pair = Pair("", "")
             elif self.kind == "TSV":
-                pair = pair_of_row(row.values, known, self.separator)
-            elif "\t" in row.text:
+                pair, kept = pair_of_row(row.values, known, self.separator), self._by_name(row.values)
+            elif "\t" in row.text and row.text.lstrip()[:1] != "{":
                 raise BadLine(f"this is a line of TSV, but most lines of the file are {self.kind}")
             else:
                 pair = pair_of_object(as_object(row.text), self.with_target)
-            return self._good(row, pair)
+            return self._good(row, pair, kept)
         except BadLine as error:
             return Line(row.place, row.text, None, str(error))
 
+    def _by_name(self, values: Sequence[str]) -> dict[str, Any] | None:
+        """What a row says by the names of the header, which may have a target that the row has not."""
+        if self.named is None or not self.keys:
+            return None
+        is_whole = len(values) == len(self.named)
+        keys = [key for key, column in zip(self.keys, self.named, strict=True) if is_whole or column != "target"]
+        return dict(zip(keys, values, strict=True))
+
     def _good(self, row: _Row, pair: Pair, kept: dict[str, Any] | None = None) -> Line:
-        """The line of a pair; only inputs may be empty, and only theirs are kept as they came."""
+        """The line of a pair; only inputs may be empty, and only beside theirs all else is kept."""
         if not self.with_target:
             return Line(row.place, row.text, pair, row=kept)
         if is_empty(pair.input):

@@ -22,10 +22,16 @@ KEYS = {"input": ("target",), "input_polish": ("expected_result", "expected_symb
 GRAPH_KEYS = {"nodes", "edges"}  # those of a graph by itself
 
 
-def as_object(line: str) -> dict[str, Any]:
-    """The JSON object that a line is."""
+class NotFinite(BadLine):
+    """A number that Python reads, but JSON cannot hold."""
+
+
+def as_object(line: str, *, finite: bool = False) -> dict[str, Any]:
+    """The JSON object that a line is; where all numbers must be `finite`, `NotFinite` names one that is not."""
     try:
-        value = json.loads(line)
+        value = (_FINITE if finite else _ANY).decode(line)
+    except NotFinite:
+        raise
     except json.JSONDecodeError as error:
         raise BadLine(f"invalid JSON: {error.msg} at character {error.colno}") from None
     except (ValueError, RecursionError) as error:
@@ -76,6 +82,15 @@ def pair_of_object(value: dict[str, Any], with_target: bool) -> Pair:
     except UnicodeEncodeError:
         raise BadLine("an escape such as \\ud800 is half of a surrogate pair, which is no character") from None
     return pair
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(found := float(number)):
+        raise NotFinite(f"the number {cut(number)} is none that JSON can hold: write null, or a string")
+    return found
+
+
+_ANY, _FINITE = json.JSONDecoder(), json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def _source(value: dict[str, Any]) -> str:

@@ -34,9 +34,8 @@ class Line(NamedTuple):
     problem: str = ""  # why it is left out
     is_header: bool = False  # left out, but nothing is wrong with it
     note: str = ""  # how it and those below were understood, where that may not be meant
-    row: dict[str, Any] | None = (
-        None  # of inputs, the JSON object with them: None where there is none, or it is a graph
-    )
+    row: dict[str, Any] | None = None  # of inputs, all that is there by name: the JSON object, unless it is a graph by
+    # itself, or the columns below a header
 
     @property
     def is_bad(self) -> bool:

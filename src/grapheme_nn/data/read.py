@@ -2,16 +2,20 @@
 
 import os
 from collections import Counter
+from itertools import compress
+from operator import not_
 from pathlib import Path
 from typing import IO, TypeAlias
 
-from grapheme_nn.data.graphs import Graph
+from grapheme_nn.data.graphs import Graph, cut
 from grapheme_nn.data.lines import LineReader
 from grapheme_nn.data.pairs import DataError, Line, Pairs, notes, oddities, reasons, report
 
 Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
 
+STDIN = "the standard input"  # as messages name it
 SUFFIXES = (".csv", ".jsonl", ".tsv")  # of the files that are read in a folder
+MOST_NAMED = 3  # of the others
 
 
 def read_pairs(path: Source, *, columns: str | None = None, skip_bad_lines: bool = False) -> Pairs:
@@ -29,7 +33,7 @@ def read_pairs(path: Source, *, columns: str | None = None, skip_bad_lines: bool
     """
     lines: list[Line] = []
     files: dict[str, int] = {}
-    sources = _files(path)
+    sources, left_out = _files(path)
     for source in sources:
         name, data = _load(source)
         found = LineReader(name, columns, with_target=True).read(data.rstrip(b"\r\n"))
@@ -40,6 +44,10 @@ def read_pairs(path: Source, *, columns: str | None = None, skip_bad_lines: bool
     name = str(path) if len(sources) > 1 else name
     pairs = _pairs(name, _without_odd_sides(lines), skip_bad_lines)
     pairs.notes += tuple(f"{name}: {oddity}" for oddity in oddities(pairs))
+    if left_out:
+        named = ", ".join(map(cut, left_out[:MOST_NAMED]))
+        more = f" and {len(left_out) - MOST_NAMED:,} more" if len(left_out) > MOST_NAMED else ""
+        pairs.notes += (f"{path}: not read: {named}{more}, for only files that end in {', '.join(SUFFIXES)} are",)
     pairs.files = files
     return pairs
 
@@ -91,15 +99,17 @@ def _without_odd_sides(lines: list[Line]) -> list[Line]:
     return lines
 
 
-def _files(source: Source) -> list[Source]:
-    """The file, or the files in a folder."""
+def _files(source: Source) -> tuple[list[Source], list[str]]:
+    """The file, or the files in a folder, and the names of what else is there, other than what is hidden."""
     if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
-        return [source]
-    inside = sorted(Path(source).iterdir())
-    files = [file for file in inside if file.suffix.lower() in SUFFIXES and file.name[0] != "." and file.is_file()]
+        return [source], []
+    inside = sorted(file for file in Path(source).iterdir() if file.name[0] != ".")
+    is_read = [file.suffix.lower() in SUFFIXES and file.is_file() for file in inside]
+    files = list(compress(inside, is_read))
     if not files:
         raise DataError(f"{source} is a folder without files that end in {', '.join(SUFFIXES)}: give pairs")
-    return list(files)
+    others = compress(inside, map(not_, is_read))
+    return list(files), [f"{file.name}{'/' * file.is_dir()}" for file in others]
 
 
 def _load(source: Source) -> tuple[str, bytes]:
@@ -118,4 +128,5 @@ def _load(source: Source) -> tuple[str, bytes]:
     # The bytes below a text stream, where there are any: decoding is ours, with line numbers.
     read = getattr(source, "buffer", source).read()
     data = read.encode("utf-8", "surrogatepass") if isinstance(read, str) else read
-    return str(getattr(source, "name", "input")), data
+    name = str(getattr(source, "name", "input"))
+    return STDIN if name == "<stdin>" else name, data

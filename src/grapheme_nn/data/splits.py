@@ -18,8 +18,8 @@ FEWEST = 50
 
 def overlap(train: Sequence[Pair], dev: Sequence[Pair]) -> int:
     """How many pairs of `dev` ask what `train` has answered: the same input with the same features."""
-    seen = {(_key(pair.input), pair.features) for pair in train}
-    return sum((_key(pair.input), pair.features) in seen for pair in dev)
+    seen = {(input_key(pair.input), pair.features) for pair in train}
+    return sum((input_key(pair.input), pair.features) in seen for pair in dev)
 
 
 def hold_out(pairs: Sequence[Pair], share: float = 0.1, *, seed: int) -> tuple[list[Pair], list[Pair]]:
@@ -34,9 +34,11 @@ def hold_out(pairs: Sequence[Pair], share: float = 0.1, *, seed: int) -> tuple[l
     """
     if not 0 < share < 1:
         raise ValueError(f"the share to hold out must lie between 0 and 1, but is {share}")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, but is {seed}: Python draws the same with {-seed}")
     if 0 < len(pairs) < FEWEST:
         return list(pairs), list(pairs)
-    keys = [_key(pair.input) for pair in pairs]
+    keys = [input_key(pair.input) for pair in pairs]
     sizes: defaultdict[Hashable, int] = defaultdict(int)
     for key in keys:
         sizes[key] += 1
@@ -86,6 +88,6 @@ def length_batches(
     return batches
 
 
-def _key(side: str | Graph) -> Hashable:
+def input_key(side: str | Graph) -> Hashable:
     """What two inputs have in common where they are the same."""
     return (side.nodes, frozenset(side.edges), side.directed) if isinstance(side, Graph) else side

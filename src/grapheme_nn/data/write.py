@@ -1,5 +1,6 @@
 """Writes pairs to a TSV or JSONL file that reads back as the same pairs."""
 
+import errno
 import json
 import os
 import re
@@ -12,6 +13,8 @@ from grapheme_nn.data.columns import COLUMNS, has_features_second, header_column
 from grapheme_nn.data.features import split_features
 from grapheme_nn.data.graphs import Graph, shown
 from grapheme_nn.data.pairs import DataError, Pair, is_empty
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk, a quota or a limit says where there is no room
 
 
 class _Unwritable(ValueError):
@@ -52,24 +55,31 @@ def write_pairs(pairs: Iterable[Pair], path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write that appears under its name when the block ends, and not at all where that fails."""
-    path = Path(path)
+    """A file to write that appears under its name when the block ends, and not at all where that fails.
+
+    An `OSError` of writing it has that name as its `filename`.
+    """
+    path = named = Path(path)
     if not path.parent.is_dir():
         raise DataError(f"{path}: there is no folder {path.parent}")
     if path.is_dir():
         raise DataError(f"{path} is a folder: name a file")
-    if path.exists() and not path.is_file():  # a device or a pipe, which must stay what it is
-        with path.open("wb") as file:
-            yield file
-        return
-    path = path.resolve()  # where it is a link, what it leads to is written
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    is_device = path.exists() and not path.is_file()  # or a pipe, which must stay what it is
+    path = path if is_device else path.resolve()  # where it is a link, what it leads to is written
+    written = path if is_device else path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as file:
+        with written.open("wb") as file:
             yield file
-        os.replace(temporary, path)
+        if not is_device:
+            os.replace(written, path)
+    except OSError as error:
+        # Python does not say which file it is that there is no room for, and nobody knows the temporary one.
+        if error.errno in FULL if error.filename is None else str(error.filename) == str(written):
+            error.filename, error.filename2 = str(named), None
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if not is_device:
+            written.unlink(missing_ok=True)
 
 
 def _json_line(pair: Pair) -> str:

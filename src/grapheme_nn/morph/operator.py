@@ -52,7 +52,11 @@ class Operator(nn.Module):
                 f"edge_index has a cycle (every undirected graph has), but this {type(self).__name__} takes DAGs "
                 f"alone: turn or remove an edge of it{way_out}"
             )
-        return self.change(graph)
+        found: object = self.change(graph)
+        if not isinstance(found, Morph):
+            wanted = f"{type(self).__name__}.change must return a Morph, as graph.changed(...) makes one"
+            raise TypeError(f"{wanted}, but returned a {type(found).__name__}")
+        return found
 
     def reset_parameters(self) -> None:
         """All parameters as they were at first."""

@@ -3,10 +3,31 @@
 from torch import nn
 
 from grapheme_nn.config import ModelConfig
-from grapheme_nn.morph import Lift, LocalPool, Merge, Rewire, SoftPool, Split, Tour
+from grapheme_nn.morph import Lift, LocalPool, Merge, Morph, Rewire, SoftPool, Split, Tour
 from grapheme_nn.nn.layer import Layers
+from grapheme_nn.registry import MORPHS
 
 CLUSTERS = 16  # of a graph, where it is pooled softly
+
+
+def make_morphs(config: ModelConfig) -> nn.ModuleList:
+    """The morphs of a network, in order."""
+    made = [MORPHS[name](config) for name in config.morphs]
+    for name, morph in zip(config.morphs, made, strict=True):
+        if not isinstance(morph, nn.Module):
+            raise TypeError(
+                f"the morph {name!r} must make a module of a ModelConfig, but made a {type(morph).__name__}"
+            )
+    return nn.ModuleList(made)
+
+
+def run_morphs(morphs: nn.ModuleList, names: tuple[str, ...], graph: Morph) -> Morph:
+    """The graph after all morphs, which have these names."""
+    for name, morph in zip(names, morphs, strict=True):
+        graph = morph(graph)
+        if not isinstance(graph, Morph):
+            raise TypeError(f"the morph {name!r} must give a Morph, but gave a {type(graph).__name__}")
+    return graph
 
 
 def merge(config: ModelConfig) -> nn.Module:

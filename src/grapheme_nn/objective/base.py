@@ -68,7 +68,7 @@ class Objective(ABC):
 
     def __call__(self, predicted: PredictedGraph, target: Data) -> Comparison:
         """Compare with target graphs: a PyG batch with `x` int64 and `edge_index`."""
-        found = self.align(predicted, _pairwise(predicted, target))
+        found = self._aligned(predicted, _pairwise(predicted, target))
         return Comparison(_possible(found.value), found.plan)
 
     @torch.no_grad()
@@ -78,7 +78,19 @@ class Objective(ABC):
 
     def value_alone(self, predicted: PredictedGraph, targets: Targets) -> Tensor:
         """The value of `align`, for objectives that have it in less memory than the plan."""
-        return self.align(predicted, targets).value
+        return self._aligned(predicted, targets).value
+
+    def _aligned(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
+        """What `align` gives, which others may have written, checked."""
+        found: object = self.align(predicted, targets)
+        shape = (*predicted.mask.shape, targets.mask.size(1))
+        wanted = f"{type(self).__name__}.align must return a Comparison of value [B] and plan [B, s, m]"
+        if not isinstance(found, Comparison):
+            raise TypeError(f"{wanted}, but returned a {type(found).__name__}")
+        value, plan = ((*getattr(part, "shape", ()),) for part in (found.value, found.plan))
+        if (value, plan) != (shape[:1], shape):
+            raise TypeError(f"{wanted}, here {list(shape)}, but returned value {list(value)} and plan {list(plan)}")
+        return found
 
     @abstractmethod
     def align(self, predicted: PredictedGraph, targets: Targets) -> Comparison:
