@@ -355,6 +355,24 @@ def test_training_stops_when_nothing_improves_or_all_is_right_but_not_before_any
     }
 
 
+def test_a_time_limit_has_room_for_the_last_evaluation_and_for_fitting_scores(tmp_path, monkeypatch):
+    now, evaluate, step = [0.0], Trainer.evaluate, Trainer.step
+
+    def takes(seconds, method):
+        def timed(*arguments):
+            now[0] += seconds
+            return method(*arguments)
+
+        return timed
+
+    monkeypatch.setattr("grapheme_nn.training.perf_counter", lambda: now[0])
+    monkeypatch.setattr(Trainer, "evaluate", takes(10, evaluate))
+    monkeypatch.setattr(Trainer, "step", takes(1, step))
+    result = train(upper(64), [NEVER], replace(TINY, epochs=1000, batch_size=8, time_limit=1.0), tmp_path)
+    assert result.epochs > 1
+    assert 45 < now[0] <= 60 - 10  # fitting takes as long as an evaluation
+
+
 def test_a_time_limit_is_kept_and_its_last_epoch_is_told_of(tmp_path):
     seen = []
     config = replace(TINY, epochs=1000, time_limit=0.02)

@@ -155,9 +155,10 @@ def _train(trainer: Trainer, out: Path, resume: bool, progress: Callable[[Progre
             if run.step < len(steps):
                 tell(_progress(run, settings, len(steps)))
         warning = run.warning
+        begun = perf_counter()
         run.dev, run.dev_log_probability, run.warning = trainer.evaluate()
         run.epoch += 1
-        run.total_seconds = perf_counter() - started
+        run.total_seconds, run.judging = perf_counter() - started, perf_counter() - begun
         if run.dev > run.best:
             run.gained = run.epoch
         if (run.dev, run.dev_log_probability) > (run.best, run.best_log_probability):
@@ -238,8 +239,8 @@ def _diverged(run: Run, config: Resolved, error: FloatingPointError) -> str:
 
 
 def _time_used(run: Run, config: TrainConfig) -> float:
-    """The share of the time limit; 0 without any."""
-    return 0.0 if config.time_limit is None else run.total_seconds / (60 * config.time_limit)
+    """The share of the time limit, with the last evaluation and the fitting of scores still to come; 0 without any."""
+    return 0.0 if config.time_limit is None else (run.total_seconds + 2 * run.judging) / (60 * config.time_limit)
 
 
 def _done(run: Run, config: TrainConfig, steps: int) -> float:
