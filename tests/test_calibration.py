@@ -47,3 +47,12 @@ def test_the_error_is_that_of_bins_by_hand():
     assert calibration_error([0.95, 0.95, 0.35, 0.31], [True, False, False, False]) == pytest.approx((0.9 + 0.66) / 4)
     assert calibration_error([0.96, 0.86], [False, True]) == pytest.approx((0.96 + 0.14) / 2)  # two bins
     assert calibration_error([1.0, 1.0], [True, True]) == 0.0
+
+
+def test_scores_of_several_outputs_share_what_the_first_leaves():
+    assert Calibration().scores([log(0.5), log(0.3), log(0.1)]) == pytest.approx([0.5, 0.3, 0.1])
+    scores = Calibration(0.3, 0.5).scores([log(0.6), log(0.2), log(0.1)])
+    assert scores[0] == Calibration(0.3, 0.5).score(log(0.6))
+    assert scores[1:] == pytest.approx([(1 - scores[0]) * 0.5, (1 - scores[0]) * 0.25])
+    assert Calibration(1.0, -5.0).scores([log(0.6), log(0.4)])[1] <= Calibration(1.0, -5.0).score(log(0.6))
+    assert Calibration().scores([0.0]) == pytest.approx([1.0])

@@ -26,6 +26,16 @@ class Calibration(NamedTuple):
         """The score of an output, in (0, 1)."""
         return 1 / (1 + exp(-self.slope * _logit(log_probability) - self.offset))
 
+    def scores(self, log_probabilities: Sequence[float]) -> list[float]:
+        """The scores of several outputs of one input, the most probable first: together at most 1.
+
+        What the score of the first leaves over is shared by the others as their probabilities are; none is above it.
+        """
+        first, *others = log_probabilities
+        top = self.score(first)
+        left = (1 - top) / -expm1(min(first, -1e-12))
+        return [top, *(min(top, left * exp(value)) for value in others)]
+
 
 def fit_calibration(scores: Sequence[float], right: Sequence[bool]) -> Calibration:
     """The likeliest, from probabilities of outputs and whether each is right; p as it is where there are too few.

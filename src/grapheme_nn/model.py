@@ -16,7 +16,7 @@ from grapheme_nn.calibration import Calibration
 from grapheme_nn.config import ModelConfig
 from grapheme_nn.dag import Integers
 from grapheme_nn.data.graphs import Graph, cut, shown
-from grapheme_nn.graph import join_units, name_identities, type_identities, units_of
+from grapheme_nn.graph import name_identities, units_of
 from grapheme_nn.graph_data import as_side, collate, encode
 from grapheme_nn.model_folder import CARD, CONFIG, WEIGHTS, ModelError, read_card, read_folder, write_folder
 from grapheme_nn.nn.edges import edge_predictor
@@ -25,8 +25,10 @@ from grapheme_nn.nn.pointer import NextPointer
 from grapheme_nn.nn.relabel import Relabel
 from grapheme_nn.nn.stages import make_morphs, run_morphs
 from grapheme_nn.normalization import normalized
-from grapheme_nn.objective import Decoded, Objective
-from grapheme_nn.predicted import COPY, PredictedGraph
+from grapheme_nn.objective import Objective
+from grapheme_nn.objective.search import best_outputs
+from grapheme_nn.predicted import PredictedGraph
+from grapheme_nn.readout import read_candidates, read_out
 from grapheme_nn.registry import OBJECTIVES
 
 # What a batch may hold of what grows fastest: pairs of nodes that attention looks at, or labels of slots. Long inputs
@@ -93,7 +95,8 @@ class GraphTransformNet(nn.Module):
         sides = self._as_inputs(sides)
         outputs: list[str | Graph] = [self._empty] * len(sides)
         scores = [1.0] * len(sides)
-        for rows, predicted, made in self._predictions(sides, features, batch_size):
+        for rows, predicted, batch in self._predictions(sides, features, batch_size):
+            made = self._read_out(predicted, batch, [sides[row] for row in rows])
             for row, output in zip(rows, made, strict=True):
                 outputs[row] = output
             if return_scores:
@@ -102,6 +105,42 @@ class GraphTransformNet(nn.Module):
         outputs = self.as_targets(outputs)
         given = [kind(side) if isinstance(side, Graph) else side for kind, side in zip(kinds, outputs, strict=True)]
         return (given, scores) if return_scores else given
+
+    def candidates(
+        self,
+        inputs: Sequence[Any],
+        *,
+        best: int = 5,
+        features: Sequence[Sequence[str]] | None = None,
+        batch_size: int = 256,
+    ) -> list[list[tuple[str, float]]]:
+        """The most probable outputs of each input with their scores, the best first; at most `best`, at least one.
+
+        Only texts have them, and losses that are sums over walks, `monotone` and `path`. The first is the most probable
+        text, summed over all the ways to spell it, which need not be what `transform` gives: that is the text of the
+        most probable single way.
+        """
+        if self.config.target_unit == "graph":
+            raise ModelError("only texts have candidates, but this model makes graphs")
+        if not isinstance(best, int) or best < 1:
+            raise ValueError(f"best must be a whole number of at least 1, but is {best!r}")
+        sides, _ = self._sides(inputs, features)
+        sides = self._as_inputs(sides)
+        found: list[list[tuple[str, float]]] = [[("", 1.0)] for _ in sides]
+        for rows, predicted, batch in self._predictions(sides, features, batch_size):
+            slots = predicted.mask.size(1)
+            if slots * slots > MOST_COMPARED:
+                raise ModelError(f"{slots:,} slots are too many for candidates: cut the input into pieces")
+            walks = self.objective.walks(predicted)
+            if walks is None:
+                raise ModelError(f"the loss {self.config.loss} has no candidates: train with monotone or path")
+            made = best_outputs(walks, best)
+            spelled = [[labels for labels, _ in outputs] for outputs in made]
+            texts = read_candidates(self.config, predicted, batch, [sides[row] for row in rows], spelled)
+            for row, outputs, spelling in zip(rows, made, texts, strict=True):
+                scores = self.calibration.scores([value for _, value in outputs])
+                found[row] = list(zip(map(str, self.as_targets(spelling)), scores, strict=True))
+        return found
 
     @property
     def calibration(self) -> Calibration:
@@ -155,7 +194,8 @@ class GraphTransformNet(nn.Module):
         sides, wanted = self._as_inputs(sides), self.as_targets(wanted)
         outputs: list[str | Graph] = [self._empty] * len(sides)
         judged = [0.0 if target == self._empty else -inf for target in wanted]  # what is empty can only stay so
-        for rows, predicted, made in self._predictions(sides, features, batch_size):
+        for rows, predicted, batch in self._predictions(sides, features, batch_size):
+            made = self._read_out(predicted, batch, [sides[row] for row in rows])
             values = self._values(predicted, [wanted[row] for row in rows])
             for row, output, value in zip(rows, made, values, strict=True):
                 outputs[row], judged[row] = output, -value
@@ -255,8 +295,8 @@ class GraphTransformNet(nn.Module):
 
     def _predictions(
         self, sides: Sequence[str | Graph], features: Sequence[Sequence[str]] | None, batch_size: int
-    ) -> Iterator[tuple[list[int], PredictedGraph, list[Any]]]:
-        """The inputs that are not empty, in batches of similar size: rows, predicted graphs, and what they mean.
+    ) -> Iterator[tuple[list[int], PredictedGraph, Data]]:
+        """The inputs that are not empty, in batches of similar size: rows, predicted graphs, and what they are of.
 
         The network is in evaluation mode meanwhile.
         """
@@ -283,14 +323,15 @@ class GraphTransformNet(nn.Module):
                     named: list[Integers] | None = None
                     if features is not None:
                         named = [np.array(name_identities(features[row]), dtype=np.int64) for row in rows]
-                    chosen = [sides[row] for row in rows]
-                    batch = collate(encode(chosen, self.config.input_unit), named)
+                    batch = collate(encode([sides[row] for row in rows], self.config.input_unit), named)
                     predicted: PredictedGraph = self(batch if device.type == "cpu" else batch.to(device))
-                    decoded = self.objective.decode(predicted)
-                    yield rows, predicted, self._meant(predicted, decoded, batch, chosen)
+                    yield rows, predicted, batch
         finally:
             if training:
                 self.train()
+
+    def _read_out(self, predicted: PredictedGraph, batch: Data, inputs: Sequence[str | Graph]) -> list[str | Graph]:
+        return read_out(self.config, predicted, self.objective.decode(predicted), batch, inputs)
 
     def too_long(self, side: "str | Graph") -> str:
         """What to say of an input that attention would look at for ever; empty where it would not."""
@@ -298,47 +339,6 @@ class GraphTransformNet(nn.Module):
         if not self.config.heads or size <= LONGEST:
             return ""
         return f"the input has {size:,} nodes, but {LONGEST:,} are the most: cut it into pieces"
-
-    def _meant(
-        self, predicted: PredictedGraph, decoded: Decoded, batch: Data, inputs: Sequence[str | Graph]
-    ) -> list[Any]:
-        """The texts, or graphs, that decoded graphs are."""
-        names = ("", "", *self.config.labels)
-        made: list[str | Graph] = []
-        edges = self._edges(decoded) if self.config.target_unit == "graph" else None
-        for number, (given, row) in enumerate(zip(inputs, decoded.label.tolist(), strict=True)):
-            units = [names[label] for label in row if label]
-            if COPY in row:
-                is_graph = isinstance(given, Graph)
-                parents = given.nodes if is_graph else units_of(given, self.config.input_unit)  # type: ignore[union-attr,arg-type]
-                first = int(batch.ptr[number])
-                nodes = predicted.node[number, decoded.slot[number]].tolist()
-                for at, label in enumerate(row):
-                    if label == COPY:
-                        units[at] = parents[nodes[at] - first]
-            if edges is None:
-                made.append(join_units(units, self.config.target_unit))
-            else:
-                made.append(Graph(tuple(units), edges[number], self.config.edges != "undirected"))
-        return made
-
-    def _edges(self, decoded: Decoded) -> list[tuple[tuple[int, int, int | str], ...]]:
-        """The edges of each decoded graph, in order."""
-        assert decoded.edge_index is not None
-        assert decoded.edge_type is not None
-        begin = (decoded.length.cumsum(0) - decoded.length).tolist()
-        owner = torch.arange(decoded.length.numel(), device=decoded.length.device).repeat_interleave(decoded.length)
-        types = dict(zip(type_identities(self.config.target_edge_types), self.config.target_edge_types, strict=True))
-        edges: list[list[tuple[int, int, int | str]]] = [[] for _ in begin]
-        ends = zip(*decoded.edge_index.tolist(), decoded.edge_type.tolist(), strict=True)
-        owners = owner[decoded.edge_index[0]].tolist()
-        for graph, (source, target, kind) in zip(owners, ends, strict=True):
-            source, target = source - begin[graph], target - begin[graph]
-            if self.config.edges == "undirected" and source > target:
-                source, target = target, source
-            edges[graph].append((source, target, types[kind]))
-        order = {kind: at for at, kind in enumerate(self.config.target_edge_types)}
-        return [tuple(sorted(set(row), key=lambda edge: (edge[1], order[edge[2]], edge[0]))) for row in edges]
 
     def _values(self, predicted: PredictedGraph, targets: Sequence[str | Graph]) -> list[float]:
         """The objective's value of each target."""

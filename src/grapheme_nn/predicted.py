@@ -150,6 +150,24 @@ class PredictedGraph:
         spelled = log_prob.masked_fill(torch.arange(log_prob.size(2), device=place.device) == COPY, -torch.inf)
         return spelled.scatter(2, place, total)
 
+    @cached_property
+    def spelled_apart(self) -> tuple[Tensor, Tensor]:
+        """Log-probabilities as `spelled`, but of labels alone, and of every unit that has none by itself.
+
+        [B, s, V + U], -inf for the void, for copying and in padding, then a column for each of the U units of a graph that can only
+        be copied; and a slot that copies it, int64 [B, U].
+        """
+        copied = self.mask & (self.vocabulary.labels_of(self.unit) == COPY)
+        rows = [list(dict.fromkeys(unit[there].tolist())) for unit, there in zip(self.unit, copied, strict=True)]
+        units = self.unit.new_zeros(len(rows), max(map(len, rows), default=0))
+        for row, own in enumerate(rows):
+            units[row, : len(own)] = torch.tensor(own)
+        same = copied[:, :, None] & (self.unit[:, :, None] == units[:, None, :])
+        apart = torch.where(same, self.spelled[:, :, COPY, None], -torch.inf)
+        known = self.spelled.index_fill(2, torch.tensor([VOID, COPY], device=units.device), -torch.inf)
+        labels = torch.where(self.mask[:, :, None], torch.cat([known, apart], 2), -torch.inf)
+        return labels, same.byte().argmax(1) if units.numel() else units
+
     def match(self, targets: Targets, slots: slice = slice(None)) -> Tensor:
         """The log-probability that slot i is what target node j is, by its label or copied: [B, s, m]."""
         log_prob = self.label_log_prob[:, slots]

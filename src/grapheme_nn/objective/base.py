@@ -14,6 +14,7 @@ from grapheme_nn.dag import Integers
 from grapheme_nn.derivatives import once_differentiable
 from grapheme_nn.graph import as_batch, chain_edges
 from grapheme_nn.morph.base import Morph
+from grapheme_nn.objective.search import Walks
 from grapheme_nn.predicted import COPY, NEVER, VOID, PredictedGraph, Targets
 
 
@@ -106,6 +107,10 @@ class Objective(ABC):
         edges, kind = predicted.candidates.choose(graph.padding.flat(there), graph.place)
         number = graph.padding.flat(there.flatten().cumsum(0).view_as(there) - 1)
         return replace(decoded, edge_index=number[edges], edge_type=predicted.candidates.types[kind])
+
+    def walks(self, predicted: PredictedGraph) -> Walks | None:
+        """What `best_outputs` searches in; None where the probability of an output is no sum over walks."""
+        return None
 
     def needed_slots(self, target: Integers) -> int:
         """How many slots a target needs, whose nodes are `target` int64 [m]."""

@@ -4,9 +4,11 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from grapheme_nn.objective.base import Comparison, Objective, exact_dtype, masked_match, with_posteriors
 from grapheme_nn.objective.edges import Start, align_with_edges
+from grapheme_nn.objective.search import Walks
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
 INSERTION = 20.0  # what a target node costs that no slot can become
@@ -47,6 +49,15 @@ class Monotone(Objective):
                 reached = reached + keep
                 torch.logaddexp(reached[1:], spelled, out=reached[1:])
         return -reached.gather(0, targets.length[None])[0].to(predicted.label_log_prob.dtype)
+
+    def walks(self, predicted: PredictedGraph) -> Walks | None:
+        """A slot that is passed by is void."""
+        if predicted.candidates is not None:
+            return None
+        void = torch.where(predicted.mask, predicted.label_log_prob[:, :, VOID], 0).to(exact_dtype(predicted.x))
+        passed = pad(void.cumsum(1), (1, 0))  # [B, s + 1]: log-probability that the first i slots are void
+        move = (passed[:, None, :-1] - passed[:, :, None]).exp().triu()
+        return Walks(predicted.spelled_apart[0].exp(), move, (passed[:, -1:] - passed).exp())
 
     def _plan(self, targets: Targets, cost: Tensor, void: Tensor, heat: float, start: Start) -> tuple[Tensor, Start]:
         """The posterior of all plans that keep the order, at these costs."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from grapheme_nn.objective.base import Comparison, Decoded, Objective, exact_dtype, masked_match, with_posteriors
+from grapheme_nn.objective.search import Walks
 from grapheme_nn.predicted import VOID, PredictedGraph, Targets
 
 # Minus infinity for the recursion that autograd follows: large enough to be impossible, and -1e30 + 1e30 is not nan.
@@ -30,6 +31,13 @@ class Path(Objective):
     @torch.no_grad()
     def decode(self, predicted: PredictedGraph) -> Decoded:
         return best_path(predicted.spelled, _following(predicted))
+
+    def walks(self, predicted: PredictedGraph) -> Walks:
+        edge = _following(predicted).exp()
+        batch, vertices, width = edge.shape
+        move = edge.new_zeros(batch, vertices, vertices + width - 2)
+        move.as_strided((batch, vertices, width - 1), (move.stride(0), move.stride(1) + 1, 1)).copy_(edge[:, :, 1:])
+        return Walks(predicted.spelled_apart[0].exp(), move[:, :, : vertices - 1], edge[:, :, 0])
 
 
 def _following(predicted: PredictedGraph) -> Tensor:
