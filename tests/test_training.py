@@ -304,7 +304,26 @@ def test_a_run_that_gets_something_right_has_learned_something(tmp_path, monkeyp
     assert not train(pairs, pairs, replace(TINY, epochs=2), tmp_path, overwrite=True).learned_nothing
 
 
+def test_where_dev_pairs_are_few_the_mean_of_some_epochs_chooses(tmp_path, monkeypatch):
+    exact = [0.5, 0.9, 0.1, 0.6, 0.7, 0.7, 0.6, 0.2]
+    told = iter([(value, -1.0, "") for value in exact])
+    monkeypatch.setattr(Trainer, "evaluate", lambda self: next(told))
+    monkeypatch.setattr("grapheme_nn.trainer.ENOUGH_JUDGED", 96)
+    pairs = upper(32)  # of which three epochs have 96
+    result = train(pairs, pairs, replace(TINY, epochs=8), tmp_path)
+    assert (result.best_epoch, result.best_dev_exact_match) == (6, 0.7)  # by 0.6, 0.7 and 0.7
+    assert json.loads((tmp_path / "config.json").read_text())["result"]["best_epoch"] == 6
+
+
+@pytest.mark.parametrize(("dev", "epochs"), [(1, 9), (80, 7), (100, 5), (400, 2), (500, 1), (5000, 1)])
+def test_how_many_epochs_are_judged_together(dev, epochs):
+    pairs = upper(4)
+    trainer = Trainer(pairs, (pairs * (dev // 4 + 1))[:dev], TINY)
+    assert trainer.judged_together == epochs
+
+
 def test_of_equal_exact_matches_the_higher_log_probability_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("grapheme_nn.trainer.ENOUGH_JUDGED", 1)  # one epoch by itself
     judged = [(0.5, -3.0, ""), (0.5, -2.0, ""), (0.5, -2.5, ""), (0.25, -0.1, ""), (0.5, -2.0, "")]
     told, saved = iter(judged), []
     monkeypatch.setattr(Trainer, "evaluate", lambda self: next(told))
@@ -344,6 +363,7 @@ def test_training_stops_when_nothing_improves_or_all_is_right_but_not_before_any
     dev, epochs, ended, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(Trainer, "evaluate", lambda self: (dev, -1.0, ""))
+    monkeypatch.setattr("grapheme_nn.trainer.ENOUGH_JUDGED", 1)  # one epoch by itself
     pairs = upper(32)
     result = train(pairs, pairs, replace(TINY, epochs=6, patience=3), tmp_path)
     assert (result.epochs, result.ended) == (epochs, ended)

@@ -154,8 +154,8 @@ class PredictedGraph:
     def spelled_apart(self) -> tuple[Tensor, Tensor]:
         """Log-probabilities as `spelled`, but of labels alone, and of every unit that has none by itself.
 
-        [B, s, V + U], -inf for the void, for copying and in padding, then a column for each of the U units of a graph that can only
-        be copied; and a slot that copies it, int64 [B, U].
+        [B, s, V + U], -inf for the void, for copying and in padding, then a column for each of the U units of a graph
+        that can only be copied; and a slot that copies it, int64 [B, U].
         """
         copied = self.mask & (self.vocabulary.labels_of(self.unit) == COPY)
         rows = [list(dict.fromkeys(unit[there].tolist())) for unit, there in zip(self.unit, copied, strict=True)]

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
 from hashlib import sha256
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,6 +35,9 @@ from grapheme_nn.text_choice import choose_forms, choose_units, in_forms
 METRICS = "metrics.jsonl"
 MAY_CHANGE = ("time_limit", "patience")  # when a run is continued: only how long it goes on
 MOST_LENGTH = 4_096  # of a batch, padded: of long texts few are in it, so that steps are many and memory is bounded
+# The best model is chosen by the mean of so many epochs that their dev pairs are together as many as the first, at most
+# the second: the best of a hundred epochs by a hundred pairs would be the luckiest.
+ENOUGH_JUDGED, MOST_TOGETHER = 500, 9
 MOST_FITTED = 2_000  # dev pairs that scores are fitted on
 DIVERGED = "the loss or its gradient is no longer a finite number"
 MOST_NAMED, LONGEST_NAMED = 3, 60  # pairs that teach nothing, and characters of a side of one
@@ -50,9 +53,11 @@ class Run:
     rate: float = 0.0  # of the last step
     loss: float = 0.0  # summed over this epoch
     counted: int = 0
-    best: float = -1.0
+    best: float = -1.0  # exact match of the model that is kept
+    best_epoch: int = 0  # of it
+    best_mean: float = -1.0  # exact match of the epochs that were judged together, when it was chosen
     best_log_probability: float = -inf
-    best_epoch: int = 0  # of the model that is kept
+    recent: list[float] = field(default_factory=list)  # exact match of the last epochs, as many as are judged together
     gained: int = 0  # the last epoch in which more came out right than ever before
     perfect: int = 0  # epochs in a row with nothing wrong
     dev: float | None = None  # exact match
@@ -122,6 +127,11 @@ class Trainer:
         optimizer = torch.optim.AdamW(network.parameters(), rate, betas=(0.9, 0.98), weight_decay=decay, fused=True)
         self.model, self.optimizer = self.accelerator.prepare(network, optimizer)
         self.network: GraphTransformNet = self.accelerator.unwrap_model(self.model)
+
+    @property
+    def judged_together(self) -> int:
+        """How many epochs are judged by the mean of their exact match."""
+        return min(ceil(ENOUGH_JUDGED / len(self.dev)), MOST_TOGETHER)
 
     @property
     def averaged(self) -> GraphTransformNet:

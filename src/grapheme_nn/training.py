@@ -75,11 +75,12 @@ def train(
 ) -> TrainResult:
     """Train on pairs and leave the best model in the folder `out`.
 
-    The best is that with the highest dev exact match, and of equals that with the highest dev log-probability. Beside
-    it there are `metrics.jsonl`, a line per epoch, and until training ends a checkpoint. With `resume` a run that was
-    stopped goes on from there, and on the CPU ends with the same weights, bit for bit, as if it had not been stopped.
-    A model that is in `out` already is replaced only with `overwrite`. Without dev pairs the first 1,000 training
-    pairs take their place.
+    The best is that with the highest dev exact match, and of equals that with the highest dev log-probability. Where
+    dev pairs are few, so that one epoch's figure is mostly chance, the mean of the last few epochs counts: as many as
+    judge 500 pairs together, at most 9. Beside it there are `metrics.jsonl`, a line per epoch, and until training ends
+    a checkpoint. With `resume` a run that was stopped goes on from there, and on the CPU ends with the same weights,
+    bit for bit, as if it had not been stopped. A model that is in `out` already is replaced only with `overwrite`.
+    Without dev pairs the first 1,000 training pairs take their place.
 
     `progress` may stop the run by an exception: what was learned until then is in the checkpoint. `files` are the names
     of what the pairs were read from, with the SHA-256 of each, for `config.json`.
@@ -159,10 +160,13 @@ def _train(trainer: Trainer, out: Path, resume: bool, progress: Callable[[Progre
         run.dev, run.dev_log_probability, run.warning = trainer.evaluate()
         run.epoch += 1
         run.total_seconds, run.judging = perf_counter() - started, perf_counter() - begun
-        if run.dev > run.best:
+        run.recent = [*run.recent, run.dev][-trainer.judged_together :]
+        mean = sum(run.recent) / trainer.judged_together  # before there are so many epochs, the others count as 0
+        if mean > run.best_mean:
             run.gained = run.epoch
-        if (run.dev, run.dev_log_probability) > (run.best, run.best_log_probability):
-            run.best, run.best_log_probability, run.best_epoch = run.dev, run.dev_log_probability, run.epoch
+        if (mean, run.dev_log_probability) > (run.best_mean, run.best_log_probability):
+            run.best_mean, run.best_log_probability = mean, run.dev_log_probability
+            run.best, run.best_epoch = run.dev, run.epoch
             trainer.save_model(run, out)
         run.perfect = run.perfect + 1 if run.dev == 1 else 0
         trainer.write_metrics(run, out)

@@ -29,7 +29,7 @@ def info(
         "parameters": f"{sum(parameter.numel() for parameter in network.parameters()):,}",
         "size": f"{(model / WEIGHTS).stat().st_size / 1e6:,.1f} MB",
     }
-    best = _best(model / "metrics.jsonl")
+    best = _best(model / "metrics.jsonl", config.get("result", {}).get("best_epoch"))
     if best:
         held_out = config.get("data", {}).get("held_out", True)
         rows["dev exact match" if held_out else "exact match on training pairs"] = (
@@ -48,11 +48,11 @@ def info(
         typer.echo(f"{name:{width}}  {value}")
 
 
-def _best(metrics: Path) -> dict[str, Any] | None:
-    """The line of the best epoch; None where no one can tell."""
+def _best(metrics: Path, epoch: int | None) -> dict[str, Any] | None:
+    """The line of the epoch that is kept; None where no one can tell."""
     try:
         lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-        return max(lines, key=lambda line: (line["dev_exact_match"], line["dev_log_probability"]), default=None)
+        return next((line for line in lines if line["epoch"] == epoch), None)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
