@@ -51,11 +51,12 @@ class Report:
 
 
 def figures(progress: "Progress") -> str:
-    """Loss, dev exact match, examples a second and time left, in one line."""
+    """Loss, dev exact match, examples a second and time left, as far as there are any, in one line."""
     parts = [] if isnan(progress.loss) else [f"loss {progress.loss:.4f}"]  # there is none while members vote
     if progress.dev_exact_match is not None:
         parts.append(f"dev exact match {progress.dev_exact_match:.2%}")
-    parts.append(f"{progress.examples_per_second:,.0f} examples/s")
+    if not progress.member:  # beside whose name there is no room for it
+        parts.append(f"{progress.examples_per_second:,.0f} examples/s")
     minutes, seconds = divmod(round(progress.seconds_left), 60)
     parts.append(f"{minutes}:{seconds:02} left")
     return "  ".join(parts)
