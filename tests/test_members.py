@@ -228,6 +228,9 @@ def test_settings_that_do_not_work_leave_nothing(tmp_path):
     for members in (1, 2.0, True):
         with pytest.raises(ValueError, match="members must be a whole number of at least 2"):
             train_members(PAIRS, DEV, TINY, tmp_path / "out", members=members)
+    for jobs in (0, 1.5):
+        with pytest.raises(ValueError, match="jobs must be a whole number of at least 1"):
+            train_members(PAIRS, DEV, TINY, tmp_path / "out", members=2, jobs=jobs)
     with pytest.raises(ValueError, match="seed must be below 9,223,372,036,854,775 where there are members"):
         train_members(PAIRS, DEV, replace(TINY, seed=2**60), tmp_path / "out", members=2)
 
@@ -275,7 +278,7 @@ def test_folders_of_others_are_not_replaced_without_a_wish(tmp_path, name):
     assert (tmp_path / name / "mine").exists()
 
 
-def test_a_time_limit_is_that_of_all_together(tmp_path):
+def test_a_time_limit_is_shared_by_trainings_that_follow_each_other(tmp_path):
     config = replace(TINY, epochs=1, time_limit=6.0)
     train_members(PAIRS, DEV, config, tmp_path, members=3, jobs=1)
     assert [config_of(tmp_path / "members" / name)["training"]["time_limit"] for name in "123"] == [2.0] * 3

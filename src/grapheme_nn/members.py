@@ -83,7 +83,7 @@ def train_members(
     Their seeds are `1000 * config.seed` and those after it. Where `config.loss` is open and targets are texts, they
     take turns with the losses `path` and `monotone`. So many `jobs` are trained side by side, by default as many as
     there are cores; several are in processes that are spawned, so a script must have `if __name__ == "__main__":`.
-    `config.time_limit` is that of all together.
+    `config.time_limit` is shared by those that follow each other.
 
     With `distil` (of texts alone) their votes on new inputs, made of old ones (`splice`), and on `words`, inputs
     without answers, teach one model together with the pairs; that is left, and the members are removed.
@@ -94,6 +94,8 @@ def train_members(
     folder, begun = Path(out), perf_counter()
     if type(members) is not int or members < 2:
         raise ValueError(f"members must be a whole number of at least 2, but is {members!r}")
+    if jobs is not None and (type(jobs) is not int or jobs < 1):
+        raise ValueError(f"jobs must be a whole number of at least 1, but is {jobs!r}")
     if config.seed >= 2**63 // SEEDS:
         raise ValueError(f"seed must be below {2**63 // SEEDS:,} where there are members, but is {config.seed:,}")
     if Accelerator().num_processes > 1:
