@@ -9,6 +9,7 @@ from dataclasses import replace
 from multiprocessing import active_children
 from random import Random
 from time import sleep
+from types import SimpleNamespace
 
 import pytest
 
@@ -215,19 +216,49 @@ def test_members_whose_parent_is_killed_save_their_checkpoints_and_end(tmp_path)
     assert run.stderr == ""
 
 
+MINE = """
+from grapheme_nn import OBJECTIVES
+from grapheme_nn.objective.monotone import Monotone
+
+@OBJECTIVES.register("mine")
+class Mine(Monotone):
+    pass
+"""
+OWN = """
+import sys, mine
+from grapheme_nn import TrainConfig, train_members
+from grapheme_nn.data import Pair
+
+config = TrainConfig(width=16, hidden=8, heads=2, layers=1, epochs=1, loss="mine")
+train_members([Pair(word, word) for word in sys.argv[1:]], [], config, "out", members=2, jobs=2)
+"""
+
+
+def test_a_loss_of_ones_own_is_known_in_processes(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    run = subprocess.run(
+        [sys.executable, "-c", OWN, *words(60)], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert config_of(tmp_path / "out" / "members" / "2")["training"]["loss"] == "mine"
+
+
 def test_an_error_of_a_member_in_a_process_is_raised_as_it_is(tmp_path):
     config = replace(TINY, learning_rate=1e30, clip=1e30)
     with pytest.raises(FloatingPointError, match="lower the learning rate"):
         train_members(PAIRS, DEV, config, tmp_path / "out", members=2, jobs=2)
 
 
-def test_settings_that_do_not_work_leave_nothing(tmp_path):
+def test_settings_that_do_not_work_leave_nothing(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="heads"):
         train_members(PAIRS, DEV, replace(TINY, heads=3), tmp_path / "out", members=2)
     assert not (tmp_path / "out").exists()
     for members in (1, 2.0, True):
         with pytest.raises(ValueError, match="members must be a whole number of at least 2"):
             train_members(PAIRS, DEV, TINY, tmp_path / "out", members=members)
+    monkeypatch.setattr("grapheme_nn.members.Accelerator", lambda: SimpleNamespace(num_processes=2))
+    with pytest.raises(ValueError, match="start it without accelerate launch"):
+        train_members(PAIRS, DEV, TINY, tmp_path / "out", members=2)
     for jobs in (0, 1.5):
         with pytest.raises(ValueError, match="jobs must be a whole number of at least 1"):
             train_members(PAIRS, DEV, TINY, tmp_path / "out", members=2, jobs=jobs)
@@ -255,6 +286,15 @@ def test_nothing_is_lost_without_a_wish_whatever_is_there_and_whatever_comes(tmp
     assert contents(tmp_path) == both
     train(PAIRS, DEV, short, tmp_path, overwrite=True)
     assert contents(tmp_path) == one
+
+
+def test_a_plan_that_is_damaged_is_named(tmp_path):
+    stopped(tmp_path, lambda now: now.step == 3)
+    for content in ("{", "[]"):
+        (tmp_path / "unfinished" / "plan.json").write_text(content)
+        with pytest.raises(ModelError, match=r"plan\.json is damaged \(.*\): train without resuming"):
+            train_members(PAIRS, DEV, TINY, tmp_path, members=3, resume=True)
+    assert (tmp_path / "unfinished" / "1" / "checkpoint.safetensors").exists()
 
 
 def test_a_training_of_one_that_was_stopped_is_not_taken_for_one_of_members(tmp_path):
