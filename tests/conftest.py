@@ -22,6 +22,7 @@ SLOW = (
     "check/test_parameters.py",
     "check/test_rows.py",
     "cli/test_answers.py",
+    "cli/test_members.py",
     "cli/test_train.py",
     "cli/test_use.py",
     "data/test_graphs.py::test_a_graph_of_a_million",
@@ -38,6 +39,7 @@ SLOW = (
     "test_assignment.py::test_a_million",
     "test_examples.py",
     "test_graph_model.py",
+    "test_members.py",
     "test_readme.py",
     "test_training.py",
 )

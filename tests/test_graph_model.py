@@ -16,7 +16,7 @@ from grapheme_nn import Graph, GraphTransformNet, TrainConfig, graph_to_data, is
 from grapheme_nn.candidates import EDGE_KINDS
 from grapheme_nn.cli import app
 from grapheme_nn.data import Pair, generate, write_pairs
-from grapheme_nn.ensemble import transform_ensemble
+from grapheme_nn.ensemble import Ensemble
 from grapheme_nn.graph_data import data_to_graph
 
 TINY = TrainConfig(width=32, hidden=24, layers=1, epochs=8, batch_size=16, learning_rate=5e-3)
@@ -113,7 +113,7 @@ def test_a_score_is_a_probability_and_higher_for_what_the_model_says(model):
 
 def test_two_models_vote_on_graphs(model):
     pair = trees(1, 6, seed=4)[0]
-    (output,), _ = transform_ensemble([model, model], [pair.input])
+    (output,) = Ensemble([model, model]).transform([pair.input])
     assert is_isomorphic(output, model.transform([pair.input])[0])
 
 

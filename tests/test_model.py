@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Batch, Data
 
-from grapheme_nn import GraphTransformNet, StructuralLoss, is_acyclic, texts_to_batch
-from grapheme_nn.ensemble import transform_ensemble
+from grapheme_nn import Ensemble, GraphTransformNet, StructuralLoss, is_acyclic, texts_to_batch
 from grapheme_nn.graph import name_identities
 from grapheme_nn.model import ModelConfig, ModelError
 from grapheme_nn.objective.ctc import ctc_value, merge_repeats
@@ -531,7 +530,7 @@ def test_what_is_copied_comes_out_in_the_form_of_the_targets():
     assert copied == "e\u0301"
     assert model.transform(["é"], return_scores=True) == ([copied], scores)
     assert scores[0] > 0.9
-    assert transform_ensemble([model], ["é"])[0] == [copied]
+    assert Ensemble([model]).transform(["é"]) == [copied]
 
 
 def test_what_is_saved_again_keeps_its_card_and_its_record(tmp_path):
@@ -577,25 +576,6 @@ def test_missing_features_are_asked_for():
 def test_one_str_is_not_taken_for_a_list_of_texts():
     with pytest.raises(TypeError, match="put it in a list"):
         net().transform("abc")
-
-
-def test_an_ensemble_of_one_model_twice_is_that_model():
-    model = net(parts=3)
-    outputs, scores = model.transform(TEXTS, return_scores=True)
-    together = transform_ensemble([model, model], TEXTS)
-    assert together[0] == outputs
-    assert together[1] == pytest.approx(scores, rel=1e-3)
-
-
-def test_an_ensemble_chooses_by_mean_log_probability():
-    models = [net(seed=seed, parts=2) for seed in range(3)]
-    outputs, scores = transform_ensemble(models, [*TEXTS, ""])
-    for text, output, score in zip(TEXTS, outputs, scores, strict=False):
-        proposals = {model.transform([text])[0] for model in models}
-        judged = {p: sum(m.log_probabilities([text], [p])[0] for m in models) / 3 for p in proposals}
-        assert output == max(judged, key=judged.get)
-        assert score == pytest.approx(torch.tensor(judged[output]).exp().item(), rel=1e-3)
-    assert (outputs[-1], scores[-1]) == pytest.approx(("", 1.0))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -717,7 +697,7 @@ def test_scores_are_calibrated_as_training_has_fitted():
     odds = plain / (1 - plain)
     wanted = odds**2 / (1 + odds**2)
     assert net(score_slope=2.0).transform(["abc"], return_scores=True)[1][0] == pytest.approx(wanted)
-    assert transform_ensemble([net(score_slope=2.0)], ["abc"])[1][0] == pytest.approx(wanted)
+    assert Ensemble([net(score_slope=2.0)]).transform(["abc"], return_scores=True)[1][0] == pytest.approx(wanted)
     with pytest.raises(ValueError, match=r"score_slope must be above 0, but is -1\.0"):
         net(score_slope=-1.0)
 

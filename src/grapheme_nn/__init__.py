@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from grapheme_nn.dag import is_acyclic, levels, topological_order
     from grapheme_nn.data.graphs import Graph
     from grapheme_nn.drawing import draw
+    from grapheme_nn.ensemble import Ensemble, load
     from grapheme_nn.graph import UNITS, Unit, batch_to_texts, graph_to_text, text_to_graph, texts_to_batch
     from grapheme_nn.graph_data import data_to_graph, graph_to_data
     from grapheme_nn.isomorphism import is_isomorphic
     from grapheme_nn.loss import StructuralLoss, edit_distance, sinkhorn
+    from grapheme_nn.members import train_members
     from grapheme_nn.model import GraphTransformNet
     from grapheme_nn.morph import (
         Lift,
@@ -41,12 +43,14 @@ _HOMES = {
     "check": "check_gradients gradient_report",
     "config": "ModelConfig TrainConfig",
     "dag": "is_acyclic levels topological_order",
+    "ensemble": "Ensemble load",
     "graph": "UNITS Unit batch_to_texts graph_to_text text_to_graph texts_to_batch",
     "data.graphs": "Graph",
     "drawing": "draw",
     "graph_data": "data_to_graph graph_to_data",
     "isomorphism": "is_isomorphic",
     "loss": "StructuralLoss edit_distance sinkhorn",
+    "members": "train_members",
     "model": "GraphTransformNet",
     "morph": "Lift LocalPool Merge Morph Operator Rewire SoftPool Split Tour history reinforce",
     "objective": "Comparison Objective",

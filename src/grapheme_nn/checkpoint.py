@@ -12,6 +12,19 @@ from torch import Tensor, nn
 from grapheme_nn.model_folder import ModelError, packed, replace_files
 
 FILE = "checkpoint.safetensors"
+# Where several members are trained: the folder that they are in until all of them have ended, and what it is that is
+# trained there.
+UNFINISHED, PLAN = "unfinished", "plan.json"
+
+
+def has_stopped(folder: Path) -> bool:
+    """Whether there is a training in a folder that can be continued, of one model or of several."""
+    return (folder / FILE).exists() or has_stopped_members(folder)
+
+
+def has_stopped_members(folder: Path) -> bool:
+    """Whether there is a training of several members in a folder that can be continued."""
+    return (folder / UNFINISHED / PLAN).exists()
 
 
 def save_checkpoint(

@@ -1,9 +1,14 @@
-"""Model folders: weights, what they mean, and a card to read; nothing in them is ever executed."""
+"""Model folders: weights, what they mean, and a card to read; nothing in them is ever executed.
+
+The folder of an ensemble has no weights of its own, but a folder for each of its models: `members/1`, `members/2`, ...
+"""
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -15,10 +20,13 @@ from torch import Tensor
 from grapheme_nn import __version__
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+MEMBERS = "members"  # of an ensemble, the folder of its models
 FORMAT = 1  # of `config.json`
 # What `config.json` may have: its format, the version that wrote it, the SHA-256 of the weights, what the network is
 # made of, and of its training the settings, the data and what came of it.
 KEYS = ("format", "library", "weights", "model", "training", "data", "result")
+# Of an ensemble: its members' folders, the calibration of its vote, and what its members learned from and came of it.
+ENSEMBLE_KEYS = ("format", "library", "members", "score_slope", "score_offset", "data", "result")
 
 
 class ModelError(ValueError):
@@ -34,6 +42,12 @@ def write_folder(
     replace_files(Path(folder), {WEIGHTS: content} | _descriptions(known | dict(config), card))
 
 
+def write_ensemble(folder: str | os.PathLike[str], config: Mapping[str, Any], card: str) -> None:
+    """Write what is said of an ensemble; `config` has those of `ENSEMBLE_KEYS` that are not known here."""
+    known = {"format": FORMAT, "library": __version__}
+    replace_files(Path(folder), _descriptions(known | dict(config), card))
+
+
 def update_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], card: str) -> None:
     """Change what is said of a model, by these of `KEYS` and the card, and leave its weights."""
     path = Path(folder)
@@ -43,7 +57,10 @@ def update_folder(folder: str | os.PathLike[str], config: Mapping[str, Any], car
 def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The weights and the configuration of a model folder."""
     path = Path(folder)
-    config, content = read_config(path), _bytes(path / WEIGHTS)
+    config = read_config(path)
+    if "members" in config:
+        raise ModelError(f"{path} holds {len(config['members'])} models that vote: load it by grapheme_nn.load")
+    content = _bytes(path / WEIGHTS)
     if not _belong(config, content):
         sleep(0.2)  # a training may be replacing one after the other
         config, content = read_config(path), _bytes(path / WEIGHTS)
@@ -57,7 +74,7 @@ def read_folder(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """What `config.json` says, checked as far as that goes without knowing networks."""
+    """What `config.json` says of a model or an ensemble, checked as far as that goes without knowing networks."""
     try:
         missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]
         if folder.is_file():
@@ -66,14 +83,18 @@ def read_config(folder: Path) -> dict[str, Any]:
             raise ModelError(f"{folder} is not a model folder: there is no such folder")
     except OSError as error:
         raise ModelError(f"{folder} cannot be read: {error.strerror}") from None
-    if missing:
-        raise ModelError(f"{folder} is not a model folder: it has no {missing[0]}")
+    if CONFIG in missing:
+        raise ModelError(f"{folder} is not a model folder: it has no {CONFIG}")
     content = _bytes(folder / CONFIG)
+    config: dict[str, Any]
     try:
         config = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{folder / CONFIG} is damaged: {error}") from None
-    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
+    is_ensemble = isinstance(config, dict) and "members" in config
+    if missing and not is_ensemble:
+        raise ModelError(f"{folder} is not a model folder: it has no {WEIGHTS}")
+    if not is_ensemble and (not isinstance(config, dict) or not isinstance(config.get("model"), dict)):
         raise ModelError(f'{folder / CONFIG} does not describe a model: it has no object "model"')
     for key in ("training", "data", "result"):
         if not isinstance(config.get(key, {}), dict):
@@ -81,10 +102,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     if config.get("format", FORMAT) != FORMAT:
         able = f"version {__version__} of grapheme-nn reads format {FORMAT}"
         raise ModelError(f"{folder / CONFIG} has format {config['format']!r}, but {able}: use a newer version")
-    unknown = [key for key in config if key not in KEYS]
+    unknown = [key for key in config if key not in (ENSEMBLE_KEYS if is_ensemble else KEYS)]
     if unknown:
         raise ModelError(f"the configuration of {folder} has the unknown key {unknown[0]!r}")
+    if is_ensemble:
+        _check_ensemble(folder, config)
     return config
+
+
+def holds_members(folder: Path) -> bool:
+    """Whether there are the models of an ensemble in a folder."""
+    return (folder / MEMBERS / "1" / CONFIG).is_file()
 
 
 def read_card(folder: str | os.PathLike[str]) -> str:
@@ -119,6 +147,22 @@ def _descriptions(config: Mapping[str, Any], card: str) -> dict[str, bytes]:
     texts = {CONFIG: json.dumps(config, ensure_ascii=False, indent=1) + "\n", CARD: card}
     # Half a surrogate pair, which UTF-8 has not, is escaped as JSON has it.
     return {name: text.encode(errors="backslashreplace") for name, text in texts.items()}
+
+
+def _check_ensemble(folder: Path, config: Mapping[str, Any]) -> None:
+    """A `ModelError` where the members are not folders below this one, or the calibration is none."""
+    members = config["members"]
+    if not isinstance(members, list) or not members:
+        raise ModelError(f'{folder / CONFIG} is damaged: "members" is no list of folders')
+    for member in members:
+        if not isinstance(member, str) or not re.fullmatch(rf"{MEMBERS}/[0-9]+", member):
+            wanted = f"a member must be {MEMBERS}/1 or the like"
+            raise ModelError(f"{folder / CONFIG} is damaged: {wanted}, but is {member!r:.80}")
+    for key in ("score_slope", "score_offset"):
+        value: Any = config.get(key)
+        if type(value) not in (int, float) or not isfinite(value) or (key == "score_slope" and value <= 0):
+            wanted = "number above 0" if key == "score_slope" else "number"
+            raise ModelError(f"{folder / CONFIG} is damaged: {key} is no {wanted}, but {value!r:.80}")
 
 
 def _belong(config: Mapping[str, Any], content: bytes) -> bool:

@@ -1,6 +1,7 @@
 """What a training run is made of: examples, network, its averaged copy and optimiser; one step, and an evaluation."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -8,7 +9,7 @@ from hashlib import sha256
 from math import ceil, inf, isfinite
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,11 +27,14 @@ from grapheme_nn.data.examples import Examples, edge_types_in, edges_in, feature
 from grapheme_nn.drawing import preview
 from grapheme_nn.isomorphism import is_same
 from grapheme_nn.model import GraphTransformNet
-from grapheme_nn.model_folder import update_folder
+from grapheme_nn.model_folder import MEMBERS, holds_members, update_folder
 from grapheme_nn.morph import Merge, Morph
 from grapheme_nn.registry import OBJECTIVES
 from grapheme_nn.resolve import checked_pairs, resolve_kind, resolve_sizes
 from grapheme_nn.text_choice import choose_forms, choose_units, in_forms
+
+if TYPE_CHECKING:
+    from grapheme_nn.ensemble import Ensemble
 
 METRICS = "metrics.jsonl"
 MAY_CHANGE = ("time_limit", "patience")  # when a run is continued: only how long it goes on
@@ -193,16 +197,9 @@ class Trainer:
         wanted = [pair.target for pair in self.dev]
         outputs, judged = self.averaged.judge([pair.input for pair in self.dev], wanted, features=features)
         right = sum(is_same(output, target) for output, target in zip(outputs, wanted, strict=True))
-        distinct, different = len(set(outputs)), len(set(wanted))
-        warning = ""
-        if different > 1 and distinct < 0.5 * different:
-            warning = (
-                f"outputs have collapsed: {distinct:,} different where there are {different:,} different targets; "
-                "train longer, or lower the learning rate"
-            )
         # One target that cannot be spelled is no reason for knowing nothing of the others.
         mean = sum(max(value, -1e3) for value in judged) / len(judged)
-        return right / len(wanted), mean, warning
+        return right / len(wanted), mean, collapse(outputs, wanted)
 
     def _count_merges(self, module: Merge, arguments: object, morph: Morph) -> None:
         if module.training:
@@ -213,10 +210,10 @@ class Trainer:
     def identity(self) -> str:
         """What a checkpoint must agree with to be continued."""
         settings = {name: value for name, value in asdict(self.config).items() if name not in MAY_CHANGE}
-        return json.dumps([settings, self._data["sha256"]])
+        return json.dumps([settings, self.data["sha256"]])
 
     @cached_property
-    def _data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         """What was learned from, as `config.json` has it."""
         pairs = repr([[tuple(pair) for pair in side] for side in (self.pairs, self.dev)])
         digest = sha256(pairs.encode("utf-8", "surrogatepass")).hexdigest()
@@ -238,28 +235,30 @@ class Trainer:
             result = _result(run)
             card = model_card(self.config, self.pairs, self.dev, bool(self.held_out), result)
             self.averaged.save(
-                out, overwrite=True, card=card, training=asdict(self.config), data=self._data, result=result
+                out, overwrite=True, card=card, training=asdict(self.config), data=self.data, result=result
             )
 
     def finish(self, run: Run, ended: str, out: Path) -> None:
         """Say in the folder why training ended, and fit the scores; what it would have gone on from is not needed."""
         if self.accelerator.is_main_process:
             result, model = _result(run, ended), GraphTransformNet.load(out, device=self.accelerator.device)
-            slope, offset = self._calibration(model)
+            slope, offset = self.calibration(model)
             config = asdict(replace(model.config, score_slope=slope, score_offset=offset))
             card = model_card(self.config, self.pairs, self.dev, bool(self.held_out), result)
             update_folder(out, {"model": config, "result": result}, card)
             (out / CHECKPOINT).unlink(missing_ok=True)
+            if holds_members(out):  # of an ensemble that this model has replaced
+                shutil.rmtree(out / MEMBERS)
 
     @property
     def scores_fitted(self) -> bool:
         """Whether there are enough dev pairs, not learned from, to fit scores on."""
         return len(self.held_out) >= FEWEST
 
-    def _calibration(self, model: GraphTransformNet) -> Calibration:
-        """What makes scores, fitted on dev pairs that were not learned from."""
+    def calibration(self, model: "GraphTransformNet | Ensemble") -> Calibration:
+        """What makes scores, fitted on dev pairs that were not learned from; the model's own is to be the plain one."""
         dev = self.held_out[:MOST_FITTED]
-        features = [pair.features for pair in dev] if model.config.features else None
+        features = [pair.features for pair in dev] if self.network.config.features else None
         outputs, scores = model.transform([pair.input for pair in dev], features=features, return_scores=True)
         right = [is_same(output, pair.target) for output, pair in zip(outputs, dev, strict=True)]
         return fit_calibration(scores, right)
@@ -284,6 +283,15 @@ class Trainer:
             # Until the first model of this run is there, the figures are those of the model that it replaces.
             with (out / METRICS).open("w" if run.epoch == 1 else "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
+
+
+def collapse(outputs: Sequence[str | Graph], wanted: Sequence[str | Graph]) -> str:
+    """A warning where there are far fewer different outputs than targets, else empty."""
+    distinct, different = len(set(outputs)), len(set(wanted))
+    if different < 2 or distinct >= 0.5 * different:
+        return ""
+    found = f"{distinct:,} different where there are {different:,} different targets"
+    return f"outputs have collapsed: {found}; train longer, or lower the learning rate"
 
 
 def _average(averages: list[Tensor], parameters: list[Tensor], count: Tensor, *, decay: float) -> None:

@@ -1,6 +1,7 @@
 """Training: a plain loop from pairs to a model folder."""
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -13,11 +14,11 @@ from time import perf_counter
 import torch
 from accelerate import Accelerator
 
-from grapheme_nn.checkpoint import FILE, load_checkpoint
+from grapheme_nn.checkpoint import FILE, UNFINISHED, has_stopped_members, load_checkpoint
 from grapheme_nn.config import Resolved, TrainConfig
 from grapheme_nn.data import Pair
 from grapheme_nn.folder_lock import locked, refuse_locked
-from grapheme_nn.model_folder import CARD, CONFIG, WEIGHTS, ModelError, read_config
+from grapheme_nn.model_folder import CARD, CONFIG, MEMBERS, WEIGHTS, ModelError, holds_members, read_config
 from grapheme_nn.trainer import METRICS, Run, Trainer
 
 STEPS_BETWEEN_CHECKPOINTS = 1000
@@ -38,6 +39,7 @@ class Progress:
     examples_per_second: float
     seconds_left: float
     notes: tuple[str, ...] = ()  # sentences for the person who waits, each told once
+    member: str = ""  # which of several trainings this is, such as `member 2 of 5`
 
 
 @dataclass(frozen=True)
@@ -99,19 +101,28 @@ def train(
         return _train(Trainer(pairs, dev, config, files), folder, resume, progress or _nobody)
 
 
-def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
-    """A `ModelError` where a training into this folder would cost somebody a model, or has nothing to resume."""
+def check_folder(out: Path, *, resume: bool, overwrite: bool, several: bool = False) -> None:
+    """A `ModelError` where a training into this folder would cost somebody a model, or has nothing to resume.
+
+    `several` says that it is one of several members.
+    """
     if resume and overwrite:
         raise ValueError("resume continues a training and overwrite replaces it: choose one of them")
     if out.exists() and not out.is_dir():
         raise ModelError(f"{out} is a file: name a folder (--out)")
-    has_model, has_checkpoint = ((out / name).exists() for name in (WEIGHTS, FILE))
+    has_model = (out / WEIGHTS).exists() or holds_members(out)
+    of_one, of_several = (out / FILE).exists(), has_stopped_members(out)
+    has_checkpoint = of_one or of_several
     way_out = "name another folder (--out), or replace what is there (--overwrite, overwrite=True)"
     if resume and has_model and not has_checkpoint:
         ended = read_config(out).get("result", {}).get("ended")
         why = f"holds a model whose training has ended ({ended})" if ended else "holds a model but no checkpoint"
         raise ModelError(f"{out} {why}, so there is nothing to resume: to train again, {way_out}")
-    others = [name for name in (CARD, CONFIG, METRICS) if (out / name).exists()]
+    if resume and has_checkpoint and not (of_several if several else of_one):
+        of, how = ("one model", "without --members (train)") if several else ("members", "by --members (train_members)")
+        raise ModelError(f"{out} holds a training of {of} that was stopped: continue it {how}, {way_out}")
+    names = (CARD, CONFIG, METRICS, *((MEMBERS, UNFINISHED) if several else ()))
+    others = [name for name in names if (out / name).exists()]
     if not overwrite and others and not has_model and not has_checkpoint:
         raise ModelError(f"{out} has a {others[0]} that would be replaced: {way_out}")
     if not resume and not overwrite and (has_model or has_checkpoint):
@@ -186,7 +197,7 @@ def _train(trainer: Trainer, out: Path, resume: bool, progress: Callable[[Progre
         not_covered=trainer.not_covered,
         parameters=sum(parameter.numel() for parameter in trainer.network.parameters()),
         warnings=(run.warning,) if run.warning else (),
-        out_of_time=ended == _out_of_time(settings),
+        out_of_time=ended == out_of_time(settings),
         scores_fitted=trainer.scores_fitted,
     )
 
@@ -199,6 +210,8 @@ def _begin(trainer: Trainer, out: Path, resume: bool) -> Run:
     """The run to continue, or a new one in a folder without traces of others."""
     if not resume or not (out / FILE).is_file():
         (out / FILE).unlink(missing_ok=True)
+        if has_stopped_members(out):
+            shutil.rmtree(out / UNFINISHED)
         return Run()
     state = load_checkpoint(out, trainer.network, trainer.average, trainer.optimizer)
     (before, pairs_before), (now, pairs_now) = json.loads(state["config"]), json.loads(trainer.identity)
@@ -222,10 +235,11 @@ def _ended(run: Run, config: Resolved) -> str:
     # Before anything is right, the exact match cannot tell whether something is being learned.
     if 0 < config.patience <= run.epoch - run.gained and run.best > 0:
         return f"no better dev exact match for {config.patience} epochs (patience)"
-    return _out_of_time(config) if _time_used(run, config) >= 1 else ""
+    return out_of_time(config) if _time_used(run, config) >= 1 else ""
 
 
-def _out_of_time(config: TrainConfig) -> str:
+def out_of_time(config: TrainConfig) -> str:
+    """Why a training has ended that the time limit has; empty where there is none."""
     return "" if config.time_limit is None else f"the time limit of {config.time_limit:g} min is reached"
 
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from grapheme_nn.cli.train import _shown, _use
+from grapheme_nn.cli.train import _shown
+from grapheme_nn.cli.trained import use
 from grapheme_nn.data import Graph, Pair, read_inputs, write_pairs
 
 SUM = {"nodes": ["+", "x", "1"], "edges": [[1, 0, 0], [2, 0, 1]]}
@@ -31,7 +32,7 @@ def stand_in(monkeypatch, tmp_path, make, input_unit="graph", target_unit="graph
     config = SimpleNamespace(input_unit=input_unit, target_unit=target_unit, features=(), edges="operands")
     alike = {"too_long": lambda side: "", "unlike_training": lambda inputs, features=None: [None] * len(inputs)}
     model = SimpleNamespace(config=config, transform=transform, as_targets=list, **alike)
-    monkeypatch.setattr("grapheme_nn.model.GraphTransformNet.load", lambda folder, device="cpu": model)
+    monkeypatch.setattr("grapheme_nn.ensemble.load", lambda folder, device="cpu": model)
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ def test_a_pair_of_graphs_is_shown_in_a_few_words():
 def test_the_command_that_tries_a_model_gives_it_the_smallest_graph(tmp_path, features):
     small = Graph(("it's \\n 'x'",), ())
     pairs = [Pair(Graph.from_dict(SUM), "", features), Pair(small, "", features)]
-    command = _use(pairs, tmp_path / "my model")
+    command = use(pairs, tmp_path / "my model")
     line, predict = command.split(" | ")
     assert shlex.split(predict) == ["grapheme", "predict", str(tmp_path / "my model")]
     printed = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
@@ -225,4 +226,4 @@ def test_the_command_that_tries_a_model_gives_it_the_smallest_graph(tmp_path, fe
 
 
 def test_a_graph_too_long_for_a_command_is_not_shown(tmp_path):
-    assert _use([Pair(Graph(("x",) * 10_000, ()), "")], tmp_path).endswith("FILE.jsonl")
+    assert use([Pair(Graph(("x",) * 10_000, ()), "")], tmp_path).endswith("FILE.jsonl")

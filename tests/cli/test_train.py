@@ -16,7 +16,7 @@ import pytest
 
 from grapheme_nn import __version__
 from grapheme_nn.cli.progress import Report
-from grapheme_nn.cli.train import _use
+from grapheme_nn.cli.trained import use
 from grapheme_nn.data import Pair, generate, read_pairs, write_pairs
 from grapheme_nn.training import Progress
 
@@ -89,7 +89,7 @@ def test_a_missing_settings_file_is_refused(grapheme, refused, numbers, tmp_path
     refused(grapheme("train", numbers, "--config", tmp_path / "no.toml"), 1, "no.toml does not exist")
 
 
-def test_settings_out_of_range_are_wrong_use(grapheme, refused, numbers, tmp_path):
+def test_settings_out_of_range_are_wronguse(grapheme, refused, numbers, tmp_path):
     refused(grapheme("train", numbers, "--learning-rate", -1, "--out", tmp_path / "model"), 2, "learning_rate")
 
 
@@ -380,8 +380,8 @@ def test_losses_and_morphs_are_chosen_by_name(grapheme, numbers, tiny, tmp_path)
     ("given", "says"), [("-n", "printf '%s\\n' -n |"), ("a\\tb", "printf '%s\\n' 'a\\tb' |"), ("ab", "echo ab |")]
 )
 def test_the_command_that_tries_a_model_gives_the_input_as_it_is(given, says):
-    assert _use([Pair(given, "x")], Path("m")).startswith(says)
-    assert _use([Pair("0%d", "x", ("V", "PST"))], Path("m")).startswith("printf '%s\\t%s\\n' 0%d 'V;PST' |")
+    assert use([Pair(given, "x")], Path("m")).startswith(says)
+    assert use([Pair("0%d", "x", ("V", "PST"))], Path("m")).startswith("printf '%s\\t%s\\n' 0%d 'V;PST' |")
 
 
 def test_resuming_what_is_not_there_is_said(grapheme, numbers, tiny, tmp_path):

@@ -17,22 +17,24 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """One model, or several that vote by their mean log-probability."""
+    """One model, or several that vote by their mean probability: those of ensembles, and of several folders."""
 
     def __init__(self, folders: Sequence[Path], device: str | None = None) -> None:
+        from grapheme_nn.ensemble import Ensemble, check_units, load
         from grapheme_nn.model import GraphTransformNet
 
         device = find_device(device)
-        self.folders = folders
-        self.models: list[GraphTransformNet] = [GraphTransformNet.load(folder, device=device) for folder in folders]
+        self._loaded = {folder: load(folder, device=device) for folder in folders}
+        self.models: list[GraphTransformNet] = []
+        self.folders: list[Path] = []  # of each model
+        for folder in folders:
+            found = self._loaded[folder]
+            models = found.models if isinstance(found, Ensemble) else (found,)
+            self.models += models
+            self.folders += [folder] * len(models)
+        check_units({str(folder): model for folder, model in zip(self.folders, self.models, strict=True)})
+        self._voting = self._loaded[folders[0]] if len(folders) == 1 else Ensemble(self.models)
         self._warned = False
-        units = {folder: model.config.target_unit for folder, model in zip(folders, self.models, strict=True)}
-        for folder, unit in units.items():
-            if unit != self.target_unit:
-                raise Unusable(
-                    f"{folder} spells in units of {unit}, but {folders[0]} in units of {self.target_unit}: "
-                    "only models with the same target unit can vote"
-                )
         self._warn_of_strangers()
 
     @property
@@ -80,28 +82,21 @@ class Models:
         self, pairs: Sequence[Pair], source: object, batch_size: int, *, scores: bool = False
     ) -> tuple[Sequence[str | Graph], list[float] | None]:
         """What the inputs become, and where wished how sure that is; `source` is where they come from."""
-        from grapheme_nn.ensemble import transform_ensemble
-
         inputs: list[Any] = [pair.input for pair in pairs]
         features = self._features(pairs, source)
-        if len(self.models) > 1:
-            return transform_ensemble(self.models, inputs, features=features, batch_size=batch_size)
-        made = self.models[0].transform(inputs, features=features, batch_size=batch_size, return_scores=scores)
+        made = self._voting.transform(inputs, features=features, batch_size=batch_size, return_scores=scores)
         return (made[0], made[1]) if scores else (made, None)
 
     def unlike_training(self, pairs: Sequence[Pair]) -> list[str | None]:
         """What about each input the models have not met in training; where they differ in that, with their folders."""
+        from grapheme_nn.ensemble import Ensemble, joined
+
         inputs, features = [pair.input for pair in pairs], [pair.features for pair in pairs]
         found = (
-            model.unlike_training(inputs, features=features if model.config.features else None) for model in self.models
+            one.unlike_training(inputs, features=features if isinstance(one, Ensemble) or one.config.features else None)
+            for one in self._loaded.values()
         )
-        return [self._joined(sentences) for sentences in zip(*found, strict=True)]
-
-    def _joined(self, sentences: Sequence[str | None]) -> str | None:
-        if len(set(sentences)) == 1:
-            return sentences[0]
-        named = dict(zip(map(str, self.folders), sentences, strict=True))
-        return "; ".join(f"{folder}: {sentence}" for folder, sentence in named.items() if sentence)
+        return [joined([*map(str, self._loaded)], sentences) for sentences in zip(*found, strict=True)]
 
     def _warn_of_strangers(self) -> None:
         """Models that spell with other labels, such as those of two languages, can vote, but hardly are meant to."""

@@ -30,7 +30,7 @@ def _is_there(folder: Path) -> Path:
     if not folder.is_dir():
         raise Unusable(f"{folder} is not a model folder: there is no such folder")
     for name in ("config.json", "model.safetensors"):
-        if not (folder / name).is_file():
+        if not (folder / name).is_file() and not (folder / "members").is_dir():
             raise Unusable(f"{folder} is not a model folder: it has no {name}")
     return folder
 

@@ -1,5 +1,6 @@
 """Training progress on stderr: a bar on a terminal, a plain line an epoch elsewhere."""
 
+from math import isnan
 from typing import TYPE_CHECKING
 
 from grapheme_nn.cli.sentences import say
@@ -13,7 +14,7 @@ class Report:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn
+        from rich.progress import BarColumn, TaskID, TextColumn
         from rich.progress import Progress as Bar
 
         console = Console(stderr=True)
@@ -21,7 +22,7 @@ class Report:
         if console.is_terminal:
             columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}")
             self._bar = Bar(*columns, console=console)
-            self._task = self._bar.add_task("training", total=1.0, figures="")
+            self._tasks: dict[str, TaskID] = {}  # by member: several are trained side by side
 
     def __enter__(self) -> "Report":
         if self._bar:
@@ -33,9 +34,13 @@ class Report:
             self._bar.stop()
 
     def __call__(self, progress: "Progress") -> None:
-        epoch = f"epoch {progress.epoch}/{progress.epochs}"
+        stage = f"epoch {progress.epoch}/{progress.epochs}" if progress.epochs else "vote"
+        epoch = f"{progress.member}: {stage}" if progress.member else stage
         if self._bar:
-            self._bar.update(self._task, description=epoch, completed=progress.done, figures=figures(progress))
+            if progress.member not in self._tasks:
+                self._tasks[progress.member] = self._bar.add_task("training", total=1.0, figures="")
+            task = self._tasks[progress.member]
+            self._bar.update(task, description=epoch, completed=progress.done, figures=figures(progress))
         elif progress.step == progress.steps:
             say(f"{epoch}  {figures(progress)}")
         for note in progress.notes:
@@ -46,11 +51,12 @@ class Report:
 
 
 def figures(progress: "Progress") -> str:
-    """Loss, dev exact match, examples a second and time left, in one line."""
-    parts = [f"loss {progress.loss:.4f}"]
+    """Loss, dev exact match, examples a second and time left, as far as there are any, in one line."""
+    parts = [] if isnan(progress.loss) else [f"loss {progress.loss:.4f}"]  # there is none while members vote
     if progress.dev_exact_match is not None:
         parts.append(f"dev exact match {progress.dev_exact_match:.2%}")
-    parts.append(f"{progress.examples_per_second:,.0f} examples/s")
+    if not progress.member:  # beside whose name there is no room for it
+        parts.append(f"{progress.examples_per_second:,.0f} examples/s")
     minutes, seconds = divmod(round(progress.seconds_left), 60)
     parts.append(f"{minutes}:{seconds:02} left")
     return "  ".join(parts)

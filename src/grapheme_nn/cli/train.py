@@ -1,11 +1,9 @@
 """`grapheme train`: from a file of pairs to the folder of a model."""
 
-import json
 import os
 from enum import StrEnum
 from hashlib import file_digest
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +11,7 @@ import typer
 from grapheme_nn.cli.options import Columns, Device, SkipBadLines, name_of, read_data
 from grapheme_nn.cli.sentences import Unusable, WrongUse, say
 from grapheme_nn.cli.stopping import Stopped, Stopping
-from grapheme_nn.data import Graph, Pair, Pairs, hold_out, overlap
+from grapheme_nn.data import Graph, Pair, Pairs, hold_out, overlap, read_inputs
 from grapheme_nn.data.graphs import cut, shown
 from grapheme_nn.data.write import FULL
 from grapheme_nn.registry import MORPHS, OBJECTIVES
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 # The units as `graph` has them, which would take torch along.
 Unit = StrEnum("Unit", ["codepoint", "cluster", "decomposed", "symbol"])
-LONGEST_LINE = 2_000  # of a command that is shown
+MEMBERS = 5  # of which one model is distilled, if it is not said
 Preset = StrEnum("Preset", ["small", "base"])
 
 
@@ -58,6 +56,15 @@ def train(
     minutes: Annotated[float | None, typer.Option(help="Learn for so long and no longer.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
+    members: Annotated[
+        int | None, typer.Option(min=2, metavar="N", help="Train N models, side by side on all cores, that vote.")
+    ] = None,
+    distil: Annotated[
+        bool, typer.Option("--distil", help="Train one model on the votes of members (5, if N is not given).")
+    ] = False,
+    words: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Inputs without answers to vote on; means --distil.")
+    ] = None,
     device: Device = None,
     seed: Annotated[
         int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same model, unless time ends it.")
@@ -83,10 +90,14 @@ def train(
     held: list[Pair] | None
     pairs, files = _read(data, columns, skip_bad_lines)
     held, held_files = (None, []) if dev is None else _read(dev, columns, skip_bad_lines)
+    asked = [] if words is None else _read_words(words, columns, skip_bad_lines)
+    distil = distil or words is not None
+    members = members or (MEMBERS if distil else None)
+    from grapheme_nn.checkpoint import has_stopped
     from grapheme_nn.cli.config import resolve
     from grapheme_nn.training import check_folder
 
-    check_folder(out, resume=resume, overwrite=overwrite)
+    check_folder(out, resume=resume, overwrite=overwrite, several=members is not None)
     if device is not None:
         from grapheme_nn.cli.models import find_device
 
@@ -109,16 +120,22 @@ def train(
     elif dev is not None and (shared := overlap(pairs, held)):
         both = f"{shared:,} of {len(held):,} pairs of {name_of(dev)} are in {name_of(data)} too"
         say(f"warning: {both}, so the dev figures flatter")
-    how = {"resume": resume, "overwrite": overwrite, "files": _digests([*files, *held_files])}
-    if resume and not (out / "checkpoint.safetensors").exists():
+    files += [*held_files, *([] if words is None else [words])]
+    how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "files": _digests(files)}
+    if members is not None:
+        how |= {"members": members, "distil": distil, "words": asked}
+    if resume and not has_stopped(out):
         say(f"there is nothing to resume in {out}: training begins")
     _run(pairs, held, settings, out, how)
 
 
 def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path, how: dict[str, Any]) -> None:
-    from grapheme_nn.checkpoint import FILE
+    from grapheme_nn.checkpoint import has_stopped
     from grapheme_nn.cli.progress import Report
+    from grapheme_nn.cli.trained import tell_result
+    from grapheme_nn.members import train_members
     from grapheme_nn.model_folder import ModelError
+    from grapheme_nn.side_by_side import MemberDied
     from grapheme_nn.training import Progress
     from grapheme_nn.training import train as train_model
 
@@ -128,9 +145,12 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
 
     try:
         with Report() as report, Stopping() as stopping:
-            result = train_model(pairs, dev, settings, out, progress=progress, **how)
+            train_them: Any = train_members if "members" in how else train_model
+            result = train_them(pairs, dev, settings, out, progress=progress, **how)
     except ModelError:
         raise
+    except MemberDied as error:
+        raise Unusable(str(error)) from None
     except (ValueError, FloatingPointError) as error:
         raise Unusable(f"these settings do not work: {error}") from None
     except OSError as error:
@@ -139,51 +159,18 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
         raise Unusable(sentence) from None
     except (Stopped, KeyboardInterrupt) as stop:
         continues = f"the same command with --resume continues from what is in {out}"
-        say(f"stopped: {continues if (out / FILE).exists() else 'nothing was learned yet'}")
+        say(f"stopped: {continues if has_stopped(out) else 'nothing was learned yet'}")
         raise typer.Exit(stop.code if isinstance(stop, Stopped) else 130) from None
-    if result.best_dev_exact_match == 0:
-        epochs = f"{result.epochs} epoch{'s' * (result.epochs > 1)} ({result.ended})"
-        more = "more minutes (--minutes)" if result.out_of_time else "more epochs (--epochs)"
-        sentence = (
-            f"nothing came out right: not one of {len(dev):,} dev pairs in {epochs}; "
-            f"look at the pairs, or give it {more}; the model is in {out} all the same"
-        )
-        if result.learned_nothing:
-            raise Unusable(sentence)
-        say(sentence)
-        return
-    say(
-        f"ended after {result.seconds:,.0f} s: {result.ended}; dev exact match {result.best_dev_exact_match:.2%} in "
-        f"epoch {result.best_epoch} of {result.epochs}, {result.parameters:,} parameters: the model is in {out}"
-    )
-    if not result.scores_fitted:
-        say("scores are not fitted, for there are too few dev pairs that were not learned from: take them as an order")
-    say(f"use it: {_use(pairs, out)}")
+    tell_result(result, pairs, dev, out)
 
 
-def _use(pairs: list[Pair], out: Path) -> str:
-    """A command that tries the model."""
-    pair = pairs[0]
-    if isinstance(pair.input, Graph):
-        pair = min(pairs, key=lambda pair: len(pair.input.nodes) if isinstance(pair.input, Graph) else 0)
-        line = json.dumps(_json_input(pair), ensure_ascii=False)
-        if len(line) > LONGEST_LINE:
-            return f"grapheme predict {quote(str(out))} FILE.jsonl"
-        return f"printf '%s\\n' {quote(line)} | grapheme predict {quote(str(out))}"
-    if len(pair.input) > LONGEST_LINE:
-        return f"grapheme predict {quote(str(out))} FILE"
-    if pair.features:
-        values = f"{quote(pair.input)} {quote(';'.join(pair.features))}"
-        return f"printf '%s\\t%s\\n' {values} | grapheme predict {quote(str(out))} --columns input,features"
-    echo = "printf '%s\\n'" if pair.input[0] == "-" or "\\" in pair.input else "echo"
-    return f"{echo} {quote(pair.input)} | grapheme predict {quote(str(out))}"
-
-
-def _json_input(pair: Pair) -> dict[str, Any]:
-    """What a line for `predict` says: a graph by itself, or with its features."""
-    assert isinstance(pair.input, Graph)
-    graph = pair.input.as_dict()
-    return {"input": graph, "features": list(pair.features)} if pair.features else graph
+def _read_words(file: Path, columns: str | None, skip_bad_lines: bool) -> Pairs:
+    """Inputs without answers."""
+    words = read_inputs(file, columns=columns, skip_bad_lines=skip_bad_lines)
+    if told := words.report():
+        say(told)
+    say(f"{file}: {len(words):,} inputs without answers")
+    return words
 
 
 def _held_out(data: str, pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
