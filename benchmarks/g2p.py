@@ -4,6 +4,7 @@
     python benchmarks/g2p.py ../shared/g2p --jobs 12 --out a.jsonl      # side by side, one thread each
     python benchmarks/g2p.py ../shared/inflection --folds 5             # cross-validation, however large the files
     python benchmarks/g2p.py ../shared/g2p --set dropout=0.3 epochs=40  # another recipe
+    python benchmarks/g2p.py ../shared/g2p --members 5 --distil         # members, their vote, and what it teaches
 
 A language is a pair of files, `NAME_train.tsv` and `NAME_dev.tsv` or `NAME.train.tsv` and `NAME.dev.tsv`: input and
 target, or input, features and target. A model is trained by the defaults and judged by its error on dev, which also
@@ -12,6 +13,9 @@ chose it.
 Where a language has no more than 1,000 pairs, or with `--folds`, dev pairs are too few to choose and to judge by. There
 training and dev pairs together are cut into folds that share no input (so of inflection no lemma): each is judged by
 models that were trained on the others, of which a ninth chose the epoch.
+
+With `--members` each model is trained so often, as `grapheme train --members` does, and judged by itself; then their
+vote is, and with `--distil` one model that is taught by it. `--models` keeps all of them.
 
 Every run is a line of `--out`, and what is there already is not run again, so that a run can be stopped and continued.
 """
@@ -44,7 +48,7 @@ PUBLISHED = {
 
 
 class Job(NamedTuple):
-    """One model: a language, a seed, and where there are folds the one that judges it."""
+    """One model, or a vote: a language, a seed, and where there are folds the one that judges it."""
 
     language: str
     train: str
@@ -53,10 +57,24 @@ class Job(NamedTuple):
     fold: int | None
     folds: int
     settings: dict[str, Any]
+    kind: str = "single"  # or "member 0" and so on, "vote", "distilled"
+    members: int = 0
+    models: str = ""  # where models are kept
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        return self.language, self.seed, self.fold, self.folds, json.dumps(self.settings, sort_keys=True)
+    def row(self) -> dict[str, Any]:
+        """What says which run this is."""
+        kept = ("language", "seed", "fold", "folds", "settings", "kind", "members")
+        return {name: getattr(self, name) for name in kept}
+
+    @property
+    def key(self) -> str:
+        return json.dumps(self.row, sort_keys=True)
+
+    def folder(self, kind: str) -> Path:
+        """Of the model of this kind."""
+        fold = "" if self.fold is None else f"-{self.fold}"
+        return Path(self.models) / f"{self.language}-{self.seed}{fold}" / kind.replace(" ", "-")
 
 
 def languages(folder: Path) -> dict[str, tuple[Path, Path]]:
@@ -92,11 +110,12 @@ def fold_of(pairs: Sequence[Pair], folds: int, fold: int) -> tuple[list[Pair], l
 
 
 def run(job: Job) -> dict[str, Any]:
-    """Train and judge one model."""
+    """Train and judge one model, or judge a vote."""
     import torch
 
-    from grapheme_nn import GraphTransformNet, TrainConfig, train
+    from grapheme_nn import TrainConfig
     from grapheme_nn.calibration import calibration_error
+    from grapheme_nn.data import Graph
 
     torch.set_num_threads(1)
     pairs, dev = read(job.train), read(job.dev)
@@ -104,25 +123,46 @@ def run(job: Job) -> dict[str, Any]:
     if job.fold is not None:
         pairs, dev, judge = fold_of(pairs + dev, job.folds, job.fold)
     begun = perf_counter()
-    with TemporaryDirectory() as folder:
-        result = train(pairs, dev, TrainConfig(seed=job.seed, **job.settings), Path(folder))
-        seconds = perf_counter() - begun
-        model = GraphTransformNet.load(folder)
-    features = [pair.features for pair in judge] if model.config.features else None
+    model = made_model(job, pairs, dev, TrainConfig(seed=job.seed, **job.settings))
+    seconds = perf_counter() - begun
+    features = [pair.features for pair in judge] if any(pair.features for pair in pairs) else None
     made, scores = model.transform([pair.input for pair in judge], features=features, return_scores=True)
-    right = [output == target for output, target in zip(made, model.as_targets([p.target for p in judge]), strict=True)]
-    return {
-        "language": job.language,
-        "seed": job.seed,
-        "fold": job.fold,
-        "folds": job.folds,
-        "settings": job.settings,
+    wanted: list[str | Graph] = [pair.target for pair in judge]
+    right = [output == target for output, target in zip(made, model.as_targets(wanted), strict=True)]
+    return job.row | {
         "error": 100 * (1 - mean(right)),
         "calibration_error": calibration_error(scores, right),
-        "epochs": result.epochs,
         "seconds": seconds,
-        "parameters": result.parameters,
     }
+
+
+def made_model(job: Job, pairs: list[Pair], dev: list[Pair], config: Any) -> Any:
+    """The model of a job, trained where it is not there yet, or the ensemble of its members."""
+    from grapheme_nn import Ensemble, GraphTransformNet, train
+    from grapheme_nn.calibration import Calibration, fit_calibration
+    from grapheme_nn.distil import distil_members
+    from grapheme_nn.members import member_config
+    from grapheme_nn.trainer import Trainer
+
+    with TemporaryDirectory() as temporary:
+        job = job if job.models else job._replace(models=temporary)
+        members = [job.folder(f"member {number}") for number in range(job.members)]
+        if job.kind == "vote":
+            models = [GraphTransformNet.load(member) for member in members]
+            features = [pair.features for pair in dev] if models[0].config.features else None
+            ensemble = Ensemble(models, Calibration())
+            made, scores = ensemble.transform([pair.input for pair in dev], features=features, return_scores=True)
+            wanted = ensemble.as_targets([pair.target for pair in dev])
+            right = [output == target for output, target in zip(made, wanted, strict=True)]
+            return Ensemble(models, fit_calibration(scores, right))
+        folder = job.folder(job.kind)
+        if job.kind == "distilled":
+            distil_members(members, Trainer(pairs, dev, config), config, [], folder, lambda name, now: None)
+        else:
+            if job.members:
+                config = member_config(config, int(job.kind.split()[1]), pairs)
+            train(pairs, dev, config, folder)
+        return GraphTransformNet.load(folder)
 
 
 def jobs_of(chosen: argparse.Namespace) -> list[Job]:
@@ -135,25 +175,41 @@ def jobs_of(chosen: argparse.Namespace) -> list[Job]:
         folds = chosen.folds or (FOLDS if len(read(train)) + len(read(dev)) <= SMALL else 0)
         for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds):
             for fold in range(folds) if folds else [None]:
-                jobs.append(Job(name, train, dev, seed, fold, folds, settings))
+                one = Job(name, train, dev, seed, fold, folds, settings, "single", chosen.members, chosen.models)
+                kinds = [f"member {number}" for number in range(chosen.members)] + ["vote"]
+                kinds = (kinds + ["distilled"] * chosen.distil) if chosen.members else ["single"]
+                jobs += [one._replace(kind=kind) for kind in kinds]
     return jobs
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Mean error of each language over seeds, of folds over all their inputs, with its standard error over seeds."""
-    lines = [f"{'language':12} {'error':>7} {'±':>5} {'published':>9} {'calibration':>11} {'seconds':>8}  runs"]
-    means: dict[bool, list[float]] = {}
-    for name in dict.fromkeys(row["language"] for row in rows):
-        own = [row for row in rows if row["language"] == name]
-        by_seed = [mean(row["error"] for row in own if row["seed"] == seed) for seed in {row["seed"] for row in own}]
-        spread = stdev(by_seed) / sqrt(len(by_seed)) if len(by_seed) > 1 else float("nan")
-        means.setdefault(own[0]["fold"] is not None, []).append(mean(by_seed))
-        published = f"{PUBLISHED[name]:9.1f}" if name in PUBLISHED else " " * 9
-        figures = f"{mean(row['calibration_error'] for row in own):11.3f} {mean(row['seconds'] for row in own):8.0f}"
-        lines.append(f"{name:12} {mean(by_seed):7.2f} {spread:5.2f} {published} {figures}  {len(own)}")
-    for folded, values in means.items():
-        lines.append(f"{'mean, folds' if folded else 'mean, dev':12} {mean(values):7.2f}")
+    lines = []
+    for kind in dict.fromkeys(kind_of(row) for row in rows):
+        chosen = [row for row in rows if kind_of(row) == kind]
+        head = f"{kind:12} {'error':>7} {'±':>5} {'published':>9} {'calibration':>11} {'seconds':>8}  runs"
+        means: dict[bool, list[float]] = {}
+        lines += [*([""] if lines else []), head]
+        for name in dict.fromkeys(row["language"] for row in chosen):
+            own = [row for row in chosen if row["language"] == name]
+            by_seed = [
+                mean(row["error"] for row in own if row["seed"] == seed) for seed in {row["seed"] for row in own}
+            ]
+            spread = stdev(by_seed) / sqrt(len(by_seed)) if len(by_seed) > 1 else float("nan")
+            means.setdefault(own[0]["fold"] is not None, []).append(mean(by_seed))
+            published = f"{PUBLISHED[name]:9.1f}" if name in PUBLISHED else " " * 9
+            figures = (
+                f"{mean(row['calibration_error'] for row in own):11.3f} {mean(row['seconds'] for row in own):8.0f}"
+            )
+            lines.append(f"{name:12} {mean(by_seed):7.2f} {spread:5.2f} {published} {figures}  {len(own)}")
+        for folded, values in means.items():
+            lines.append(f"{'mean, folds' if folded else 'mean, dev':12} {mean(values):7.2f}")
     return "\n".join(lines)
+
+
+def kind_of(row: dict[str, Any]) -> str:
+    """Members are judged together."""
+    return str(row["kind"]).split()[0]
 
 
 def main() -> int:
@@ -165,12 +221,17 @@ def main() -> int:
     parser.add_argument("--folds", type=int, default=0, help="cross-validation for all languages, not only small ones")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side, one thread each")
     parser.add_argument("--gpu", action="store_true", help="train on the GPU, where there is one")
+    parser.add_argument("--members", type=int, default=0, help="models that vote")
+    parser.add_argument("--distil", action="store_true", help="teach one model by the vote")
+    parser.add_argument("--models", default="", help="a folder to keep models in")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings of TrainConfig, as TOML")
     parser.add_argument("--out", type=Path, help="a line of JSON for each run; those that are there are not run again")
     chosen = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     if not chosen.gpu:
         os.environ["ACCELERATE_USE_CPU"] = "true"
+    if chosen.members and chosen.out and not chosen.models:
+        sys.exit("--members with --out needs --models FOLDER: a vote that is continued needs its members")
     jobs = jobs_of(chosen)
     if not jobs:
         sys.exit(f"{chosen.folder} has no NAME_train.tsv with a NAME_dev.tsv beside it")
@@ -178,17 +239,21 @@ def main() -> int:
     done: list[dict[str, Any]] = []
     if chosen.out and chosen.out.exists():
         for row in map(json.loads, chosen.out.read_text(encoding="utf-8").splitlines()):
-            key = (row["language"], row["seed"], row["fold"], row["folds"], json.dumps(row["settings"], sort_keys=True))
+            key = json.dumps({name: row[name] for name in jobs[0].row}, sort_keys=True)
             if wanted.pop(key, None):
                 done.append(row)
-    with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(run, job) for job in wanted.values()]):
-            done.append(future.result())
-            if chosen.out:
-                with chosen.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(done[-1]) + "\n")
-            print(json.dumps(done[-1]), file=sys.stderr, flush=True)
-    print(table(sorted(done, key=lambda row: (row["fold"] is not None, row["language"], row["seed"]))))
+    with TemporaryDirectory() as temporary, ProcessPoolExecutor(chosen.jobs, mp_context=get_context("spawn")) as pool:
+        keep = chosen.models or (temporary if chosen.members else "")
+        for needs_members in (False, True):  # votes come after all members
+            now = [job._replace(models=keep) for job in wanted.values()]
+            now = [job for job in now if (job.kind in ("vote", "distilled")) == needs_members]
+            for future in as_completed([pool.submit(run, job) for job in now]):
+                done.append(future.result())
+                if chosen.out:
+                    with chosen.out.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(done[-1]) + "\n")
+                print(json.dumps(done[-1]), file=sys.stderr, flush=True)
+    print(table(sorted(done, key=lambda row: (row["kind"], row["fold"] is not None, row["language"], row["seed"]))))
     return 0
 
 

@@ -108,7 +108,7 @@ def train_members(
     shares = ceil(members / at_once) + distil  # trainings one after the other
     limit = None if config.time_limit is None else config.time_limit / shares
     config = replace(config, time_limit=limit)
-    configs = [_member_config(config, number, pairs) for number in range(members)]
+    configs = [member_config(config, number, pairs) for number in range(members)]
     with locked(folder):
         check_folder(folder, resume=resume, overwrite=overwrite, several=True)
         with torch.random.fork_rng():
@@ -137,7 +137,8 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _member_config(config: TrainConfig, number: int, pairs: Sequence[Pair]) -> TrainConfig:
+def member_config(config: TrainConfig, number: int, pairs: Sequence[Pair]) -> TrainConfig:
+    """The settings of a member, numbered from 0."""
     loss = config.loss
     if loss is None and pairs and not isinstance(pairs[0].target, Graph):
         loss = LOSSES[number % len(LOSSES)]
