@@ -39,6 +39,16 @@ def test_an_ensemble_chooses_by_mean_probability():
     assert scores[-1] == pytest.approx(1.0)
 
 
+def test_candidates_of_an_ensemble_are_judged_by_all():
+    models = [net(seed=seed, parts=2) for seed in range(3)]
+    for text, candidates in zip(TEXTS, Ensemble(models).candidates(TEXTS, best=3), strict=True):
+        proposed = {output for model in models for output, _ in model.candidates([text], best=3)[0]}
+        judged = {p: sum(exp(m.log_probabilities([text], [p])[0]) for m in models) / 3 for p in proposed}
+        assert [output for output, _ in candidates] == sorted(judged, key=lambda p: -judged[p])[:3]
+        assert [score for _, score in candidates] == pytest.approx([judged[p] for p, _ in candidates], rel=1e-2)
+    assert Ensemble(models).candidates([]) == []
+
+
 def test_what_one_model_cannot_make_may_still_win(monkeypatch):
     models = [net(seed=seed, parts=2) for seed in range(2)]
     values = iter([[-inf], [-0.1]])

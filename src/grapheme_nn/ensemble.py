@@ -49,16 +49,54 @@ class Ensemble:
                     different.append(output)
             if return_scores or len(different) > 1:
                 pairs += [(row, output) for output in different]
-        asked, outputs = [inputs[row] for row, _ in pairs], [output for _, output in pairs]
-        named = None if features is None else [features[row] for row, _ in pairs]
-        judged = [m.log_probabilities(asked, outputs, features=named, batch_size=batch_size) for m in self.models]
         best: list[tuple[float, Any]] = [(-inf, proposal) for proposal in proposals[0]]
-        for (row, output), *values in zip(pairs, *judged, strict=True):
-            mean = _mean_probability(values)
+        for (row, output), mean in zip(pairs, self._judged(inputs, features, pairs, batch_size), strict=True):
             if mean > best[row][0]:
                 best[row] = (mean, output)
         outputs = [self.as_targets([output])[0] if isinstance(output, str) else output for _, output in best]
         return (outputs, [self.calibration.score(mean) for mean, _ in best]) if return_scores else outputs
+
+    def candidates(
+        self,
+        inputs: Sequence[Any],
+        *,
+        best: int = 5,
+        features: Sequence[Sequence[str]] | None = None,
+        batch_size: int = 256,
+    ) -> list[list[tuple[str, float]]]:
+        """The outputs that the models find most probable together, as `GraphTransformNet.candidates`.
+
+        Each model proposes its `best`, and all judge all proposals.
+        """
+        proposals = (
+            model.candidates(inputs, best=best, features=features, batch_size=batch_size) for model in self.models
+        )
+        different = [
+            dict.fromkeys(text for own in proposed for text, _ in own) for proposed in zip(*proposals, strict=True)
+        ]
+        pairs = [(row, text) for row, texts in enumerate(different) for text in texts]
+        found: list[list[tuple[float, str]]] = [[] for _ in inputs]
+        for (row, text), mean in zip(pairs, self._judged(inputs, features, pairs, batch_size), strict=True):
+            found[row].append((mean, text))
+        ordered = [sorted(own, key=lambda one: -one[0])[:best] for own in found]
+        scores = [self.calibration.scores([mean for mean, _ in own]) for own in ordered]
+        return [
+            [(text, score) for (_, text), score in zip(*both, strict=True)]
+            for both in zip(ordered, scores, strict=True)
+        ]
+
+    def _judged(
+        self,
+        inputs: Sequence[Any],
+        features: Sequence[Sequence[str]] | None,
+        pairs: Sequence[tuple[int, Any]],
+        batch_size: int,
+    ) -> list[float]:
+        """The logarithm of the mean probability of each pair of an input's row and an output."""
+        asked, outputs = [inputs[row] for row, _ in pairs], [output for _, output in pairs]
+        named = None if features is None else [features[row] for row, _ in pairs]
+        judged = (m.log_probabilities(asked, outputs, features=named, batch_size=batch_size) for m in self.models)
+        return [_mean_probability(values) for values in zip(*judged, strict=True)]
 
     def unlike_training(
         self, inputs: Sequence[Any], *, features: Sequence[Sequence[str]] | None = None

@@ -38,6 +38,33 @@ def test_columns_that_are_named_keep_the_names_of_the_header(grapheme, model):
     assert found | {"output": ""} == {"form": "x", "input": "12", "id": "7", "output": ""}
 
 
+def test_the_best_outputs_are_columns_and_candidates(grapheme, model):
+    given = "12\n\n345\n"
+    lines = [line.split("\t") for line in grapheme("predict", model, "--best", 3, given=given).stdout.splitlines()]
+    rows = answers(grapheme("predict", model, "--best", 3, "--json", given=given))
+    assert [len(line) for line in lines] == [8, 8, 8]
+    assert lines[1] == [""] * 8
+    for line, row in zip(lines[::2], rows[::2], strict=True):
+        candidates = row["candidates"]
+        assert (row["output"], row["score"]) == (candidates[0]["output"], candidates[0]["score"])
+        pairs = [(line[1], line[2]), (line[4], line[5]), (line[6], line[7])]
+        assert pairs[: len(candidates)] == [(one["output"], f"{one['score']:.4f}") for one in candidates]
+        assert all(pair == ("", "") for pair in pairs[len(candidates) :])
+        assert len({one["output"] for one in candidates}) == len(candidates) > 1
+    assert rows[1]["candidates"] == []
+
+
+def test_one_best_output_is_as_with_scores(grapheme, model):
+    one, other = (grapheme("predict", model, *how, given="12\n345\n") for how in (["--best", 1], ["--scores"]))
+    assert one.stdout == other.stdout
+
+
+def test_candidates_of_a_line_are_replaced_only_where_there_are_others(grapheme, model):
+    given = '{"input": "12", "candidates": "old"}\n'
+    assert answers(grapheme("predict", model, "--json", given=given))[0]["candidates"] == "old"
+    assert answers(grapheme("predict", model, "--json", "--best", 2, given=given))[0]["candidates"] != "old"
+
+
 @pytest.mark.parametrize("options", [[], ["--scores"]])
 def test_what_is_the_answers_own_is_not_taken_from_the_line_and_that_is_told_once(grapheme, model, options):
     row = {"input": "12", "id": 7, "error": "old", "output": "old", "score": "old", "unlike_training": "old"}

@@ -87,6 +87,14 @@ class Models:
         made = self._voting.transform(inputs, features=features, batch_size=batch_size, return_scores=scores)
         return (made[0], made[1]) if scores else (made, None)
 
+    def candidates(
+        self, pairs: Sequence[Pair], source: object, batch_size: int, best: int
+    ) -> list[list[tuple[str, float]]]:
+        """The most probable outputs of the inputs, with their scores."""
+        features = self._features(pairs, source)
+        inputs = [pair.input for pair in pairs]
+        return self._voting.candidates(inputs, best=best, features=features, batch_size=batch_size)
+
     def unlike_training(self, pairs: Sequence[Pair]) -> list[str | None]:
         """What about each input the models have not met in training; where they differ in that, with their folders."""
         from grapheme_nn.ensemble import Ensemble, joined
