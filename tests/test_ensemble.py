@@ -100,11 +100,29 @@ def test_models_that_cannot_vote_are_refused():
 @pytest.fixture
 def folder(tmp_path):
     """Of two models."""
-    config = {"members": ["members/1", "members/2"], "score_slope": 0.5, "score_offset": 1.0}
+    folders = [tmp_path / "both" / "members" / str(number) for number in (1, 2)]
+    for number, member in enumerate(folders, 1):
+        net(seed=number, parts=2).save(member)
+    config = {
+        "members": ["members/1", "members/2"],
+        "weights": [json.loads((member / "config.json").read_text())["weights"] for member in folders],
+        "score_slope": 0.5,
+        "score_offset": 1.0,
+    }
     write_ensemble(tmp_path / "both", config | {"data": {}, "result": {}}, "# Both")
-    for number in (1, 2):
-        net(seed=number, parts=2).save(tmp_path / "both" / "members" / str(number))
     return tmp_path / "both"
+
+
+def test_another_model_in_place_of_a_member_is_noticed(folder):
+    net(seed=9, parts=2).save(folder / "members" / "2", overwrite=True)
+    with pytest.raises(ModelError, match=r"members/2 is not the member that the ensemble was made of: copy the whole"):
+        load(folder)
+
+
+def test_an_ensemble_of_anything_else_is_refused(folder):
+    for others in (load(folder), [load(folder)], ["members/1"]):
+        with pytest.raises(TypeError, match="an ensemble is made of a list of GraphTransformNet"):
+            Ensemble(others)
 
 
 def test_an_ensemble_is_loaded_from_its_folder_and_a_model_from_its_own(folder):
@@ -150,10 +168,8 @@ def change(folder, **values):
         (lambda f: (f / "config.json").unlink(), "it has no config.json"),
         (lambda f: (f / "members" / "2" / "model.safetensors").write_bytes(b"\x80\x04 pickle"), "is damaged"),
         (lambda f: (f / "members" / "2" / "config.json").unlink(), "2 is not a model folder: it has no config.json"),
-        (
-            lambda f: net(target_unit="symbol").save(f / "members" / "2", overwrite=True),
-            "the same target unit can vote",
-        ),
+        (lambda f: change(f, weights=["00"]), "has not the SHA-256 of each member"),
+        (lambda f: change(f, weights=["00", "00"]), "1 is not the member that the ensemble was made of"),
     ],
 )
 def test_a_damaged_ensemble_is_refused_in_a_sentence(folder, harm, says):

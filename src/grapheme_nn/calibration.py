@@ -29,12 +29,13 @@ class Calibration(NamedTuple):
     def scores(self, log_probabilities: Sequence[float]) -> list[float]:
         """The scores of several outputs of one input, the most probable first: together at most 1.
 
-        What the score of the first leaves over is shared by the others as their probabilities are; none is above it.
+        The others share what the score of the first leaves over, as their probabilities are, but are not nearer to the
+        first than those are to its probability.
         """
         first, *others = log_probabilities
         top = self.score(first)
-        left = (1 - top) / -expm1(min(first, -1e-12))
-        return [top, *(min(top, left * exp(value)) for value in others)]
+        share = min((1 - top) / -expm1(min(first, -1e-12)), top * exp(-max(first, -700.0)))
+        return [top, *(share * exp(value) for value in others)]
 
 
 def fit_calibration(scores: Sequence[float], right: Sequence[bool]) -> Calibration:

@@ -24,6 +24,8 @@ class Ensemble:
     """
 
     def __init__(self, models: Sequence[GraphTransformNet], calibration: Calibration | None = None) -> None:
+        if isinstance(models, Ensemble) or not all(isinstance(model, GraphTransformNet) for model in models):
+            raise TypeError("an ensemble is made of a list of GraphTransformNet: of another one, of its models")
         if not models:
             raise ValueError("an ensemble needs at least one model")
         check_units({f"model {number}": model for number, model in enumerate(models, 1)})
@@ -120,6 +122,11 @@ class Ensemble:
         if "members" not in config:
             raise ModelError(f"{path} holds one model, not several that vote: load it by grapheme_nn.load")
         models = [GraphTransformNet.load(path / member, device=device) for member in config["members"]]
+        for member, weights in zip(config["members"], config["weights"], strict=True):
+            if read_config(path / member).get("weights") != weights:
+                raise ModelError(
+                    f"{path / member} is not the member that the ensemble was made of: copy the whole folder"
+                )
         return cls(models, Calibration(config["score_slope"], config["score_offset"]))
 
 

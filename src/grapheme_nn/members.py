@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import ceil
+from multiprocessing import current_process
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -92,6 +93,8 @@ def train_members(
     that have ended are kept. A model that is in `out` is replaced in the end.
     """
     folder, begun = Path(out), perf_counter()
+    if getattr(current_process(), "_inheriting", False):  # a member's process that is reading the script again
+        raise RuntimeError('put what trains members below if __name__ == "__main__":, or give jobs=1')
     if type(members) is not int or members < 2:
         raise ValueError(f"members must be a whole number of at least 2, but is {members!r}")
     if jobs is not None and (type(jobs) is not int or jobs < 1):
@@ -201,13 +204,15 @@ def _leave_ensemble(out: Path, trainer: Trainer, jobs: Sequence[Job], begun: flo
     right = sum(is_same(output, target) for output, target in zip(outputs, wanted, strict=True)) / len(wanted)
     slope, offset = trainer.calibration(ensemble)
     results = [read_config(job.folder)["result"] for job in jobs]
+    was_cut = any(each["ended"] == out_of_time(job.config) for each, job in zip(results, jobs, strict=True))
     result: dict[str, Any] = {
         "best_dev_exact_match": right,
         "members": [each["best_dev_exact_match"] for each in results],
-        "ended": f"all {len(jobs)} members are trained",
+        "ended": f"all {len(jobs)} members are trained{', until their time was up' if was_cut else ''}",
     }
     config = {
         "members": [f"{MEMBERS}/{job.folder.name}" for job in jobs],
+        "weights": [read_config(job.folder)["weights"] for job in jobs],
         "score_slope": slope,
         "score_offset": offset,
         "data": trainer.data,
@@ -227,7 +232,7 @@ def _leave_ensemble(out: Path, trainer: Trainer, jobs: Sequence[Job], begun: flo
         seconds=perf_counter() - begun,
         parameters=sum(weight.numel() for model in ensemble.models for weight in model.parameters()),
         warnings=tuple(filter(None, [collapse(outputs, wanted)])),
-        out_of_time=any(each["ended"] == out_of_time(job.config) for each, job in zip(results, jobs, strict=True)),
+        out_of_time=was_cut,
         scores_fitted=trainer.scores_fitted,
     )
 

@@ -122,15 +122,18 @@ class GraphTransformNet(nn.Module):
         """
         if self.config.target_unit == "graph":
             raise ModelError("only texts have candidates, but this model makes graphs")
-        if not isinstance(best, int) or best < 1:
+        if type(best) is not int or best < 1:
             raise ValueError(f"best must be a whole number of at least 1, but is {best!r}")
         sides, _ = self._sides(inputs, features)
         sides = self._as_inputs(sides)
+        for number, side in enumerate(sides):
+            if (self.config.parts * len(str(side))) ** 2 > MOST_COMPARED:
+                most = int(MOST_COMPARED**0.5) // self.config.parts
+                raise ModelError(
+                    f"inputs[{number}] has more than {most:,} characters: cut it into pieces for candidates"
+                )
         found: list[list[tuple[str, float]]] = [[("", 1.0)] for _ in sides]
         for rows, predicted, batch in self._predictions(sides, features, batch_size):
-            slots = predicted.mask.size(1)
-            if slots * slots > MOST_COMPARED:
-                raise ModelError(f"{slots:,} slots are too many for candidates: cut the input into pieces")
             walks = self.objective.walks(predicted)
             if walks is None:
                 raise ModelError(f"the loss {self.config.loss} has no candidates: train with monotone or path")

@@ -26,7 +26,7 @@ FORMAT = 1  # of `config.json`
 # made of, and of its training the settings, the data and what came of it.
 KEYS = ("format", "library", "weights", "model", "training", "data", "result")
 # Of an ensemble: its members' folders, the calibration of its vote, and what its members learned from and came of it.
-ENSEMBLE_KEYS = ("format", "library", "members", "score_slope", "score_offset", "data", "result")
+ENSEMBLE_KEYS = ("format", "library", "members", "weights", "score_slope", "score_offset", "data", "result")
 
 
 class ModelError(ValueError):
@@ -158,6 +158,9 @@ def _check_ensemble(folder: Path, config: Mapping[str, Any]) -> None:
         if not isinstance(member, str) or not re.fullmatch(rf"{MEMBERS}/[0-9]+", member):
             wanted = f"a member must be {MEMBERS}/1 or the like"
             raise ModelError(f"{folder / CONFIG} is damaged: {wanted}, but is {member!r:.80}")
+    weights = config.get("weights")
+    if not isinstance(weights, list) or len(weights) != len(members):
+        raise ModelError(f'{folder / CONFIG} is damaged: "weights" has not the SHA-256 of each member')
     for key in ("score_slope", "score_offset"):
         value: Any = config.get(key)
         if type(value) not in (int, float) or not isfinite(value) or (key == "score_slope" and value <= 0):

@@ -148,8 +148,11 @@ def _received(connection: Connection) -> Any:
 
 
 def _died(name: str, code: int) -> str:
-    by = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    return f"{name} {by}, perhaps for want of memory: make room, and continue what was stopped (--resume, resume=True)"
+    go_on = "continue what was stopped (--resume, resume=True)"
+    if code < 0:
+        return f"{name} was ended by {signal.Signals(-code).name}, perhaps for want of memory: make room, and {go_on}"
+    guard = 'a script must be a file and begin its work below if __name__ == "__main__": (or give jobs=1)'
+    return f"{name} ended with exit code {code}, for a reason that is said above: {guard}; then {go_on}"
 
 
 @contextmanager

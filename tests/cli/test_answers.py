@@ -16,7 +16,8 @@ def test_columns_below_a_header_are_kept_under_its_names(grapheme, model, tmp_pa
     file = tmp_path / ("a.tsv" if separator == "\t" else "a.csv")
     rows = ["# id;word;ipa;gloss", "7;12;x;many", "8;13;;"]
     file.write_text("".join(f"{row.replace(';', separator)}\n" for row in rows))
-    _, one, other = answers(grapheme("predict", model, file, "--json"))
+    header, one, other = answers(grapheme("predict", model, file, "--json"))
+    assert header == {"header": rows[0].replace(";", separator)}
     assert one | {"output": ""} == {"id": "7", "input": "12", "ipa": "x", "gloss": "many", "output": ""}
     assert other | {"output": ""} == {"id": "8", "input": "13", "ipa": "", "gloss": "", "output": ""}
     assert list(one) == ["id", "input", "ipa", "gloss", "output"]
@@ -25,6 +26,16 @@ def test_columns_below_a_header_are_kept_under_its_names(grapheme, model, tmp_pa
 def test_below_a_header_the_target_may_be_missing_and_no_name_hides_another(grapheme, model):
     found = answers(grapheme("predict", model, "--json", given="id\tword\tform\tinput\tid\n7\t12\tx\ty\n"))
     assert found[1] | {"output": ""} == {"id": "7", "input": "12", "input.4": "x", "id.5": "y", "output": ""}
+
+
+@pytest.mark.parametrize("names", ["id,word,note", "input,note,id", "word,id"])
+def test_of_inputs_a_header_needs_no_target(grapheme, model, tmp_path, names):
+    row = {"id": "7", "word": "12", "input": "12", "note": "x"}
+    file = tmp_path / "a.csv"
+    file.write_text(f"{names}\n{','.join(row[name] for name in names.split(','))}\n")
+    _, found = answers(grapheme("predict", model, file, "--json"))
+    kept = {"input" if name == "word" else name: row[name] for name in names.split(",")}
+    assert found == kept | {"output": found["output"]}
 
 
 def test_without_a_header_there_are_no_names_to_keep_columns_under(grapheme, model):

@@ -108,5 +108,9 @@ def test_what_has_no_candidates_is_refused():
         net().candidates(["ab"], best=0)
     with pytest.raises(ModelError, match="only texts have candidates"):
         net(target_unit="graph", loss="structural", target_edge_types=(0,)).candidates(["ab"])
-    with pytest.raises(ModelError, match="too many for candidates: cut the input into pieces"):
-        net(heads=0).candidates(["a" * 6000])
+    with pytest.raises(ValueError, match="best must be a whole number of at least 1, but is True"):
+        net().candidates(["ab"], best=True)
+    with pytest.raises(
+        ModelError, match=r"inputs\[1\] has more than 5,792 characters: cut it into pieces for candidates"
+    ):
+        net(heads=0).candidates(["ab", "a" * 5793])

@@ -46,7 +46,7 @@ def predict(
         typer.Option(min=1, metavar="N", help="As --scores, and more columns: the next outputs, of N, with scores."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for every line: all that it says, and output.")
+        bool, typer.Option("--json", help="Print a JSON object for every line: input, output, and all that has a name.")
     ] = False,
     columns: Columns = None,
     batch_size: BatchSize = 256,
@@ -153,6 +153,8 @@ def json_answer(answer: Answer, with_score: bool, best: int | None, *, complete:
     elif line.row is not None:
         row |= other_keys(line.row)
     row = {key: value for key, value in row.items() if key not in _ours(best)}
+    if line.is_header:
+        return json.dumps({"header": line.text}, ensure_ascii=False)
     if line.pair is None:
         return json.dumps(row | {"error": f"{line.place}: {line.problem}"}, ensure_ascii=False)
     result: Any = output.as_dict() if isinstance(output, Graph) else output

@@ -1,6 +1,7 @@
 """`grapheme train`: from a file of pairs to the folder of a model."""
 
 import os
+import sys
 from enum import StrEnum
 from hashlib import file_digest
 from pathlib import Path
@@ -158,7 +159,8 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
         sentence = f"{out} cannot be written ({error.strerror}): {way_out}; a model that was there is as it was"
         raise Unusable(sentence) from None
     except (Stopped, KeyboardInterrupt) as stop:
-        continues = f"the same command with --resume continues from what is in {out}"
+        instead = " in place of --overwrite" if how["overwrite"] else ""
+        continues = f"the same command with --resume{instead} continues from what is in {out}"
         say(f"stopped: {continues if has_stopped(out) else 'nothing was learned yet'}")
         raise typer.Exit(stop.code if isinstance(stop, Stopped) else 130) from None
     tell_result(result, pairs, dev, out)
@@ -166,10 +168,10 @@ def _run(pairs: list[Pair], dev: list[Pair], settings: "TrainConfig", out: Path,
 
 def _read_words(file: Path, columns: str | None, skip_bad_lines: bool) -> Pairs:
     """Inputs without answers."""
-    words = read_inputs(file, columns=columns, skip_bad_lines=skip_bad_lines)
+    words = read_inputs(sys.stdin.buffer if str(file) == "-" else file, columns=columns, skip_bad_lines=skip_bad_lines)
     if told := words.report():
         say(told)
-    say(f"{file}: {len(words):,} inputs without answers")
+    say(f"{name_of(file)}: {len(words):,} inputs without answers")
     return words
 
 

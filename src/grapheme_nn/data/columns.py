@@ -43,8 +43,8 @@ def header_columns(values: Sequence[str], named: tuple[str, ...] | None, with_ta
     """What the columns are by a first row that names them; None where it is a row like all others.
 
     It names an input and a target; its other columns may have any name, and those that are not known are left out. Of
-    inputs it may have no target, but then all of its names are known: `word` and what it becomes is a row. Where the
-    columns are `named` already, the row is a header if it has names in all that are kept.
+    inputs it may have no target, but then another of its names is known: `word` and what it becomes is a row. Where
+    the columns are `named` already, the row is a header if it has names in all that are kept.
     """
     if len(values) < 2:
         return None
@@ -52,7 +52,8 @@ def header_columns(values: Sequence[str], named: tuple[str, ...] | None, with_ta
     if named is not None:
         has_names = all(found for name, found in zip(named, names, strict=False) if name != LEAVE_OUT)
         return named if len(names) == len(named) and has_names else None
-    if not {"input", "target"} <= set(names) and (with_target or "" in names or "input" not in names):
+    may_lack_target = not with_target and "input" in names and names.count("") < len(names) - 1
+    if not {"input", "target"} <= set(names) and not may_lack_target:
         return None
     return tuple(name if name and name not in names[:place] else LEAVE_OUT for place, name in enumerate(names))
 
