@@ -38,6 +38,12 @@ def test_of_inputs_a_header_needs_no_target(grapheme, model, tmp_path, names):
     assert found == kept | {"output": found["output"]}
 
 
+def test_a_csv_that_comes_without_its_name_is_told(grapheme, model):
+    result = grapheme("predict", model, given="id,word,note\n7,12,x\n")
+    assert "1: looks like the header of a CSV (id,word,note), but is read as a line of text" in result.stderr
+    assert "looks like" not in grapheme("predict", model, given="one, two\n").stderr
+
+
 def test_without_a_header_there_are_no_names_to_keep_columns_under(grapheme, model):
     (found,) = answers(grapheme("predict", model, "--json", given="12\tx\n"))
     assert list(found) == ["input", "output"]

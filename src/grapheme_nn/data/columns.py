@@ -60,8 +60,12 @@ def header_columns(values: Sequence[str], named: tuple[str, ...] | None, with_ta
 
 def half_header(values: Sequence[str]) -> str:
     """What to say of a first row that is no header, but has a name that headers have; empty where it has none."""
-    if len(values) < 2 or not any(name.lower() in HEADER for name in _bare(values)):
+    separated = next((values[0].split(mark) for mark in ",;" if len(values) == 1 and mark in values[0]), values)
+    if len(separated) < 2 or not any(name.lower() in HEADER for name in _bare(separated)):
         return ""
+    if len(values) == 1:
+        way_out = "if it is one, let the name of the file end in .csv"
+        return f"looks like the header of a CSV ({cut(values[0])}), but is read as a line of text: {way_out}"
     why = "for it does not name both an input and a target by names that are known"
     way_out = "if it is a header, remove it, or call its columns input and target"
     return f"looks like a header ({cut(', '.join(values))}), but is read as a line like all others, {why}: {way_out}"
