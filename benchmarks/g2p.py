@@ -137,11 +137,12 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def made_model(job: Job, pairs: list[Pair], dev: list[Pair], config: Any) -> Any:
-    """The model of a job, trained where it is not there yet, or the ensemble of its members."""
-    from grapheme_nn import Ensemble, GraphTransformNet, train
+    """The model of a job, which is trained, or the ensemble of its members."""
+    from grapheme_nn import Ensemble, GraphTransformNet
     from grapheme_nn.calibration import Calibration, fit_calibration
     from grapheme_nn.distil import distil_members
     from grapheme_nn.members import member_config
+    from grapheme_nn.side_by_side import Job as Training
     from grapheme_nn.trainer import Trainer
 
     with TemporaryDirectory() as temporary:
@@ -161,7 +162,7 @@ def made_model(job: Job, pairs: list[Pair], dev: list[Pair], config: Any) -> Any
         else:
             if job.members:
                 config = member_config(config, int(job.kind.split()[1]), pairs)
-            train(pairs, dev, config, folder)
+            Training(job.kind, pairs, dev, config, folder).run(lambda now: None)  # one that was stopped goes on
         return GraphTransformNet.load(folder)
 
 

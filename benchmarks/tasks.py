@@ -196,7 +196,7 @@ def main() -> int:
         for (name, seed), result in zip(jobs, pool.map(run, *zip(*jobs, strict=True)), strict=True):
             least = TASKS[name].least
             failed += result.exact < least
-            figures = f"{result.seconds:8.0f} {result.exact:8.2%} {least:8.0%}"
+            figures = f"{result.seconds:8.1f} {result.exact:8.2%} {least:8.0%}"
             print(f"{name:12} {seed:4} {figures}  {result.example}", flush=True)
     print(f"{failed} failed" if failed else "all as they should be")
     return 1 if failed else 0

@@ -90,7 +90,7 @@ def train(
     The same pairs and settings give the same model, as long as nobody else in the process draws torch's random numbers
     meanwhile: two trainings in two threads disturb each other, in two processes they do not.
     """
-    folder = Path(out)
+    folder, begun = Path(out), perf_counter()
     check_folder(folder, resume=resume, overwrite=overwrite)
     # Of several processes of one training, the first one writes.
     with (
@@ -98,7 +98,7 @@ def train(
         torch.random.fork_rng(),  # whoever calls has their random numbers as they were
     ):
         check_folder(folder, resume=resume, overwrite=overwrite)  # another training may just have ended
-        return _train(Trainer(pairs, dev, config, files), folder, resume, progress or _nobody)
+        return _train(Trainer(pairs, dev, config, files), folder, resume, progress or _nobody, begun)
 
 
 def check_folder(out: Path, *, resume: bool, overwrite: bool, several: bool = False) -> None:
@@ -132,10 +132,12 @@ def check_folder(out: Path, *, resume: bool, overwrite: bool, several: bool = Fa
         raise ModelError(f"{out} holds {what}: {go_on}{way_out}")
 
 
-def _train(trainer: Trainer, out: Path, resume: bool, progress: Callable[[Progress], None]) -> TrainResult:
-    """The loop."""
+def _train(
+    trainer: Trainer, out: Path, resume: bool, progress: Callable[[Progress], None], begun: float
+) -> TrainResult:
+    """The loop; `begun` is when all of it was, which the time limit counts from."""
     settings, run = trainer.config, _begin(trainer, out, resume)
-    started = perf_counter() - run.total_seconds
+    started = begun - run.total_seconds
 
     def tell(now: Progress) -> None:
         try:

@@ -56,7 +56,8 @@ def predict(
     """Print input and output for every line, with a tab between; where one is a graph, a JSON object for every line.
 
     Each line is answered by one line, in order and as they come. The answer to an empty line is empty, and so is that
-    to a bad one with --skip-bad-lines: input and a tab, as JSON {"error": ...}. Without it a bad line ends the run. A
+    to a bad one with --skip-bad-lines: input and a tab, as JSON {"error": ...}. Without it a bad line ends the run. The
+    answer to a header is the same, as JSON {"header": ...}. A
     tab or the end of a line inside a text is printed as \\t, \\n or \\r. A graph by itself, {"nodes": ..., "edges":
     ...}, is answered by one; the answer to {"input": GRAPH, "id": 7} is {"id": 7, "output": GRAPH}, with all other keys
     as they came; with --json the input is there, too. Columns below a header are kept in the same way, under its names.

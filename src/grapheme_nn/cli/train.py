@@ -54,7 +54,7 @@ def train(
     input_unit: Annotated[Unit | None, typer.Option(help="What a node of the input is, where that is text.")] = None,
     target_unit: Annotated[Unit | None, typer.Option(help="What a node of the target is, where that is text.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="How often every pair is seen.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Learn for so long and no longer.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Learn for so long and no longer; members share it.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pairs a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
     members: Annotated[
