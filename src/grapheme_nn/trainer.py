@@ -72,7 +72,7 @@ class Run:
     seconds: float = 0.0  # of training alone
     examples: int = 0
     total_seconds: float = 0.0
-    judging: float = 0.0  # seconds that the last evaluation took
+    judging: float = 0.0  # seconds that the last evaluation took, and keeping what it chose
 
 
 class Trainer:

@@ -172,7 +172,7 @@ def _train(
         begun = perf_counter()
         run.dev, run.dev_log_probability, run.warning = trainer.evaluate()
         run.epoch += 1
-        run.total_seconds, run.judging = perf_counter() - started, perf_counter() - begun
+        run.total_seconds = perf_counter() - started
         run.recent = [*run.recent, run.dev][-trainer.judged_together :]
         mean = sum(run.recent) / trainer.judged_together  # before there are so many epochs, the others count as 0
         if mean > run.best_mean:
@@ -183,6 +183,7 @@ def _train(
             trainer.save_model(run, out)
         run.perfect = run.perfect + 1 if run.dev == 1 else 0
         trainer.write_metrics(run, out)
+        run.judging = perf_counter() - begun
         now = replace(_progress(run, settings, run.step), notes=_changed(warning, run.warning))
         run.step, run.loss, run.counted, run.merged, run.nodes = 0, 0.0, 0, 0, 0
         trainer.save_checkpoint(run, out)
@@ -259,8 +260,11 @@ def _diverged(run: Run, config: Resolved, error: FloatingPointError) -> str:
 
 
 def _time_used(run: Run, config: TrainConfig) -> float:
-    """The share of the time limit, with the last evaluation and the fitting of scores still to come; 0 without any."""
-    return 0.0 if config.time_limit is None else (run.total_seconds + 2 * run.judging) / (60 * config.time_limit)
+    """The share of the time limit, with one more step, the last evaluation and the fitting of scores; 0 without any."""
+    if config.time_limit is None:
+        return 0.0
+    still = run.seconds / max(run.total_steps, 1) + 2 * run.judging
+    return (run.total_seconds + still) / (60 * config.time_limit)
 
 
 def _done(run: Run, config: TrainConfig, steps: int) -> float:
